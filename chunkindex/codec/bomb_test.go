@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
-// gzipBomb returns a gzip member of gib gibibytes of zeros, without its end. It repeats one deflate
-// block of a mebibyte.
+// gzipBomb returns a gzip member of gib gibibytes of zeros, without the member's end. It repeats
+// one deflate block that decodes to a mebibyte.
 func gzipBomb(t *testing.T, gib int) []byte {
 	t.Helper()
 	var block bytes.Buffer
@@ -33,18 +33,19 @@ func gzipBomb(t *testing.T, gib int) []byte {
 	return append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), bytes.Repeat(block.Bytes(), gib<<10)...)
 }
 
-// zstdBomb returns a zstd frame of gib gibibytes of one byte, in run-length blocks.
+// zstdBomb returns a zstd frame that decodes to gib gibibytes of one byte. It consists of
+// run-length blocks.
 func zstdBomb(gib int) []byte {
 	const most = 128 << 10
-	b := []byte("\x28\xb5\x2f\xfd\x00\x68") // window of 8 MiB
+	b := []byte("\x28\xb5\x2f\xfd\x00\x68") // the window is 8 MiB
 	for range gib << 30 / most {
-		b = binary.LittleEndian.AppendUint32(b, most<<3|1<<1) // the fourth byte is the repeated one
+		b = binary.LittleEndian.AppendUint32(b, most<<3|1<<1) // the fourth byte is repeated
 	}
 	return b
 }
 
-// xzBomb returns an xz stream of two gibibytes of zeros in one block, without its end. It repeats
-// one LZMA2 chunk of a mebibyte that resets its state.
+// xzBomb returns an xz stream with two gibibytes of zeros in one block, without the stream's end.
+// It repeats one LZMA2 chunk that decodes to a mebibyte and resets its state.
 func xzBomb() []byte {
 	const head = 12 + 12 // bytes of the stream header and the block header
 	one := codectest.XzBlocks(make([]byte, 1<<20), 1<<20)
@@ -52,7 +53,8 @@ func xzBomb() []byte {
 	return append(one[:head:head], bytes.Repeat(one[head:head+long], 2<<10)...)
 }
 
-// Gigabytes of zeros are rejected after the first one, with no more memory than a window.
+// TestReader_RejectsBombs checks that a reader rejects several gigabytes of zeros after the first
+// gigabyte, and needs no more memory than a window.
 func TestReader_RejectsBombs(t *testing.T) {
 	for c, bomb := range map[codec.Codec][]byte{codec.Gzip: gzipBomb(t, 10), codec.Zstd: zstdBomb(10), codec.Xz: xzBomb()} {
 		var before, after runtime.MemStats
@@ -77,7 +79,8 @@ func TestReader_RejectsBombs(t *testing.T) {
 	}
 }
 
-// A frame with a large declared size allocates no memory for it.
+// TestReader_DeclaredSizesAllocateNothing checks that a reader allocates no memory for the large
+// declared size of a frame.
 func TestReader_DeclaredSizesAllocateNothing(t *testing.T) {
 	promise := []byte("\x28\xb5\x2f\xfd\xc0\x68\xff\xff\xff\xff\xff\xff\xff\x0f\x01\x00\x00")
 	skippable := []byte("\x50\x2a\x4d\x18\xff\xff\xff\xffabc")

@@ -21,11 +21,11 @@ import (
 // pack compresses each piece into its own frame.
 func pack(c codec.Codec, pieces ...[]byte) []byte { return codectest.Pack(c, pieces...) }
 
-// chunk returns the parameters of a chunk that begins with an object's first frame, and the bytes
-// from there on.
+// chunk returns the parameters of a chunk that begins with an object's first frame, and the stored
+// bytes of the object from that frame on.
 func chunk(c codec.Codec, object []byte) (params, stored []byte) {
 	if c == codec.Xz {
-		return object[7:8], object[12:] // skips the stream header, which is no block
+		return object[7:8], object[12:] // skips the stream header, which is not a block
 	}
 	return nil, object
 }
@@ -56,7 +56,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// For any division into frames, a reader returns the data and the frame of each byte.
+// TestReader_ReportsFrames checks that a reader returns the data and the frame of each byte, for
+// any division into frames.
 func TestReader_ReportsFrames(t *testing.T) {
 	longest := map[codec.Codec]int{codec.Gzip: 200_000, codec.Zstd: 200_000, codec.Xz: 20_000}
 	for _, c := range codecs() {
@@ -81,7 +82,7 @@ func TestReader_ReportsFrames(t *testing.T) {
 						begins += 11
 					}
 					ends := int64(len(stored) + len(piece))
-					if c == codec.Xz { // a block is preceded by the header and followed by the index and footer
+					if c == codec.Xz { // a stream header precedes the block, and an index and a footer follow it
 						begins += 12
 						ends -= 12 + 4*(int64(binary.LittleEndian.Uint32(piece[len(piece)-8:]))+1)
 					}
@@ -166,8 +167,9 @@ func TestDecode_Rejects(t *testing.T) {
 	}
 }
 
-// Every truncation inside a frame or header is an error that names the frame, or for xz the piece
-// of a stream. Between frames it is a clean end.
+// TestReader_Truncated checks that every truncation inside a frame or header returns an error that
+// names the frame. For xz, the error names the piece of the stream. Truncation between frames must
+// not return an error.
 func TestReader_Truncated(t *testing.T) {
 	for _, c := range codecs() {
 		first := pack(c, random(500, 3))
@@ -249,7 +251,8 @@ func TestReader_Rejects(t *testing.T) {
 	}
 }
 
-// Zeros after the last gzip member are padding, as in gzip itself.
+// TestReader_GzipPadding checks that zeros after the last gzip member count as padding, as in the
+// gzip program.
 func TestReader_GzipPadding(t *testing.T) {
 	for _, n := range []int{1, 3, 4, 512, 1 << 20} {
 		r, err := codec.NewReader(codec.Gzip, bytes.NewReader(append(pack(codec.Gzip, []byte("content")), make([]byte, n)...)))

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// For any shard, a reader either fails or returns frames that decode individually to the bytes it
-// returned.
+// FuzzReader checks that, for any shard, a reader either fails or returns frames. Each frame must
+// decode by itself to the bytes that the reader returned.
 func FuzzReader(f *testing.F) {
 	for i, c := range codecs() {
 		whole := pack(c, random(1000, 5), nil, random(10, 6))
@@ -45,7 +45,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// For any stored bytes, Decode returns an error or fills dst.
+// FuzzDecode checks that, for any stored bytes, Decode returns an error or fills dst.
 func FuzzDecode(f *testing.F) {
 	for _, c := range codecs() {
 		params, stored := chunk(c, pack(c, random(1000, 7)))

@@ -8,7 +8,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Keep retains the frames that are still needed and few others.
+// TestFrameList_Keep checks that Keep retains the frames that are still needed, and few others.
 func TestFrameList_Keep(t *testing.T) {
 	var one bytes.Buffer
 	w := gzip.NewWriter(&one)

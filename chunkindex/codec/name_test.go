@@ -6,7 +6,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// LitData names compressed chunks with its own suffix last.
+// TestOf_LitDataNames checks the names of compressed LitData chunks, which end in LitData's own
+// suffix.
 func TestOf_LitDataNames(t *testing.T) {
 	type named struct {
 		codec codec.Codec

@@ -14,9 +14,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
-// xzFiles returns files written by xz and Python's lzma: multithreaded blocks with sizes in their
-// headers, all checks, streams with padding between them, and streams without data. testdata/README
-// describes how they were made.
+// xzFiles returns files written by xz and by Python's lzma: multithreaded blocks with sizes in
+// their headers, all kinds of checks, streams with padding between them, and streams without data.
+// testdata/README describes how to create them.
 func xzFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -30,7 +30,7 @@ func xzFiles(t *testing.T) map[string][]byte {
 	return all
 }
 
-// numbers returns the contents of the files in testdata.
+// numbers returns the decoded contents of the files in testdata.
 func numbers() []byte {
 	var b bytes.Buffer
 	for n := range 20_000 {
@@ -41,7 +41,8 @@ func numbers() []byte {
 	return b.Bytes()
 }
 
-// Any run of blocks can be decoded on its own, even across streams.
+// TestXz_BlocksDecodeAlone checks that any run of blocks can be decoded by itself, even across
+// streams.
 func TestXz_BlocksDecodeAlone(t *testing.T) {
 	want := numbers()
 	files := xzFiles(t)
@@ -76,7 +77,8 @@ func TestXz_BlocksDecodeAlone(t *testing.T) {
 	}
 }
 
-// Every flipped bit of an xz object is detected during the scan, or changes nothing.
+// TestXz_DetectsFlips checks that the scan detects every flipped bit of an xz object, unless the
+// flip changes no decoded byte.
 func TestXz_DetectsFlips(t *testing.T) {
 	want := random(300, 9)
 	stored := append(codectest.XzBlocks(want[:200], 100), 0, 0, 0, 0)
@@ -96,7 +98,7 @@ func TestXz_DetectsFlips(t *testing.T) {
 
 func TestXz_Rejects(t *testing.T) {
 	stored := pack(codec.Xz, random(1000, 1))
-	// header returns the object with a modified block header.
+	// header returns a copy of the object whose block header change has modified.
 	header := func(change func(b []byte)) []byte {
 		b := bytes.Clone(stored)
 		h := b[12 : 12+4*(int(b[12])+1)]
@@ -105,7 +107,7 @@ func TestXz_Rejects(t *testing.T) {
 		return b
 	}
 	wrong := bytes.Clone(stored)
-	wrong[len(wrong)-12-4*(int(binary.LittleEndian.Uint32(wrong[len(wrong)-8:]))+1)-1] ^= 1 // last byte before the index
+	wrong[len(wrong)-12-4*(int(binary.LittleEndian.Uint32(wrong[len(wrong)-8:]))+1)-1] ^= 1 // the last byte before the index
 	for name, c := range map[string]struct {
 		stored []byte
 		want   string

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// told records the calls of a cursor as text.
+// told is a Sink that records the calls of a cursor as text.
 type told struct {
 	words []string
 	gap   []byte
@@ -56,8 +56,8 @@ func (s *told) End(of *format.Sample) error {
 	return nil
 }
 
-// For any scanner and any division of the input, the cursor passes on every byte once, or again
-// where samples share it.
+// TestCursor_PassesOnEveryByte checks that the cursor passes every byte to the sink once, and again
+// only where samples share it, for any scanner and any division of the input.
 func TestCursor_PassesOnEveryByte(t *testing.T) {
 	const overlap = 3
 	rapid.Check(t, func(r *rapid.T) {
@@ -72,7 +72,7 @@ func TestCursor_PassesOnEveryByte(t *testing.T) {
 		var got, want told
 		c := format.NewCursor(t.Context(), format.Object{Key: "a", Size: int64(len(shard))}, in, &got)
 		c.Keep(overlap)
-		after := false // a sample has ended at this byte
+		after := false // a sample has ended at the current offset
 		for n := 0; int(c.Offset()) < len(shard); n++ {
 			at, left := int(c.Offset()), len(shard)-int(c.Offset())
 			ahead := rapid.IntRange(0, 2*left).Draw(r, "ahead")
@@ -93,7 +93,7 @@ func TestCursor_PassesOnEveryByte(t *testing.T) {
 			if last := len(want.words); after && last > 0 {
 				shared = rapid.IntRange(0, min(overlap, size)).Draw(r, "shared")
 				if err := c.Back(shared); err != nil {
-					shared = 0 // the preceding sample is shorter
+					shared = 0 // the preceding sample is shorter than shared
 				}
 			}
 			key, part := fmt.Sprint("s", n), rapid.IntRange(0, size).Draw(r, "part")
@@ -136,7 +136,7 @@ func TestCursor_Lines(t *testing.T) {
 	}
 }
 
-// A scanner that breaks the rules gets an error.
+// TestCursor_Rules checks that a scanner that breaks the rules gets an error.
 func TestCursor_Rules(t *testing.T) {
 	type steps = func(c *format.Cursor) []error
 	for name, do := range map[string]steps{
@@ -161,8 +161,8 @@ func TestCursor_Rules(t *testing.T) {
 	}
 }
 
-// A false length allocates no memory, and the unexpected end of the shard is reported with its
-// offset.
+// TestCursor_FalseLengths checks that a false length allocates no memory, and that the error for
+// the unexpected end of the shard contains its offset.
 func TestCursor_FalseLengths(t *testing.T) {
 	c := format.NewCursor(t.Context(), format.Object{}, strings.NewReader("abc"), &told{})
 	var was, is runtime.MemStats
@@ -196,7 +196,7 @@ type stuck struct{}
 
 func (stuck) Read([]byte) (int, error) { return 0, nil }
 
-// Limits of every sample.
+// TestCursor_Limits checks the limits that apply to every sample.
 func TestCursor_Limits(t *testing.T) {
 	long := strings.Repeat("k", format.MaxKey)
 	begun := func() *format.Cursor {

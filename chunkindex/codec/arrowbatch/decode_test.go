@@ -20,13 +20,13 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/rowstest"
 )
 
-// column is a test column: its type, and its values as JSON.
+// column is a column of a test: its type, and its values as JSON.
 type column struct {
 	kind   arrow.DataType
 	values string
 }
 
-// columns returns columns of every layout, with a null first or in the middle.
+// columns returns columns of every layout. Their values include nulls at various positions.
 func columns() []column {
 	inner := arrow.StructOf(arrow.Field{Name: "role", Type: arrow.BinaryTypes.String, Nullable: true}, arrow.Field{Name: "n", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true})
 	return []column{
@@ -62,12 +62,12 @@ func columns() []column {
 	}
 }
 
-// coded returns the type of dictionary values.
+// coded returns a dictionary type with these types of numbers and values.
 func coded(index, value arrow.DataType) arrow.DataType {
 	return &arrow.DictionaryType{IndexType: index, ValueType: value}
 }
 
-// record returns a record batch of all columns.
+// record returns a record batch that contains all columns.
 func record(t testing.TB) arrow.RecordBatch {
 	t.Helper()
 	var fields []arrow.Field
@@ -98,7 +98,7 @@ func stream(t testing.TB, options []ipc.Option, batches ...arrow.RecordBatch) []
 	return b.Bytes()
 }
 
-// messages splits a stream into its schema and its messages, dictionaries first.
+// messages splits a stream into its schema and its other messages. The dictionaries are first.
 func messages(t testing.TB, b []byte) (*arrowbatch.Schema, [][]byte) {
 	t.Helper()
 	var schema *arrowbatch.Schema
@@ -126,7 +126,7 @@ func messages(t testing.TB, b []byte) (*arrowbatch.Schema, [][]byte) {
 	}
 }
 
-// rowsOf decodes record batches.
+// rowsOf returns the decoded rows of record batches.
 func rowsOf(schema *arrowbatch.Schema, batches [][]byte) ([]byte, error) {
 	d := arrowbatch.NewDecoder(schema, 1<<20)
 	defer d.Close()
@@ -158,7 +158,7 @@ func rowsOf(schema *arrowbatch.Schema, batches [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// dictionary reports whether a message is a dictionary.
+// dictionary reports whether the bytes of a message are a dictionary.
 func dictionary(b []byte) bool {
 	n, err := arrowbatch.HeadLength(b)
 	if err != nil || n > int64(len(b)) {
@@ -168,8 +168,8 @@ func dictionary(b []byte) bool {
 	return err == nil && m.Kind == arrowbatch.KindDictionary
 }
 
-// chunk joins record batches, with a gap before all but the first. It returns the parameters and
-// the stored bytes of the chunk.
+// chunk joins record batches into a chunk. It inserts a gap before each batch except the first. It
+// returns the parameters and the stored bytes of the chunk.
 func chunk(t testing.TB, schema *arrowbatch.Schema, messages [][]byte) (params, stored []byte) {
 	t.Helper()
 	d := arrowbatch.NewDecoder(schema, 1<<20)
@@ -201,8 +201,8 @@ func chunk(t testing.TB, schema *arrowbatch.Schema, messages [][]byte) (params, 
 	return schema.Params(batches), stored
 }
 
-// Decoded rows of every type, plain and compressed, have the same values as Arrow's own library
-// reads.
+// TestDecode_MatchesArrow compares the decoded rows of every type, plain and compressed, with the
+// values that Arrow's own library reads.
 func TestDecode_MatchesArrow(t *testing.T) {
 	whole := record(t)
 	for name, options := range map[string][]ipc.Option{"plain": nil, "lz4": {ipc.WithLZ4()}, "zstd": {ipc.WithZstd()}} {
@@ -285,7 +285,8 @@ func physical(t *testing.T, a arrow.Array, i int) any {
 	return a.Data().Buffers()[1].Bytes()[at : at+width]
 }
 
-// Types have the same names as Parquet's, independent of their layout.
+// TestParseSchema_TypeNames checks that types have the same names as in Parquet, independent of
+// their layout.
 func TestParseSchema_TypeNames(t *testing.T) {
 	schema, _ := messages(t, stream(t, nil, record(t)))
 	var got []string
@@ -302,7 +303,8 @@ func TestParseSchema_TypeNames(t *testing.T) {
 	}
 }
 
-// Unsupported types are rejected with the column's name and advice.
+// TestParseSchema_RejectsUnsupported checks that unsupported types are rejected with the column's
+// name and advice.
 func TestParseSchema_RejectsUnsupported(t *testing.T) {
 	for want, kind := range map[string]arrow.DataType{
 		`column "x": it has a dictionary of lists, structs or maps`: coded(arrow.PrimitiveTypes.Int8, arrow.ListOf(arrow.PrimitiveTypes.Int8)),
@@ -328,7 +330,7 @@ func TestParseSchema_RejectsUnsupported(t *testing.T) {
 	}
 }
 
-// Rows cannot represent a null inside a list of numbers.
+// TestDecode_RejectsNullsInNumberLists: rows cannot represent a null inside a list of numbers.
 func TestDecode_RejectsNullsInNumberLists(t *testing.T) {
 	a, _, err := array.FromJSON(memory.DefaultAllocator, arrow.ListOf(arrow.PrimitiveTypes.Int32), strings.NewReader(`[[1], [2, null, 3]]`))
 	if err != nil {
@@ -341,7 +343,8 @@ func TestDecode_RejectsNullsInNumberLists(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes any bytes with any schema: into rows or an error, using little memory.
+// FuzzDecode decodes arbitrary bytes with an arbitrary schema. The decoder must return rows or an
+// error, and use little memory.
 func FuzzDecode(f *testing.F) {
 	for _, options := range [][]ipc.Option{nil, {ipc.WithLZ4()}, {ipc.WithZstd()}} {
 		b := stream(f, options, record(f))
@@ -364,7 +367,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Flipped bits cause neither a panic nor endless rows.
+// TestDecode_DamagedBatches checks that flipped bits cause neither a panic nor an endless number of
+// rows.
 func TestDecode_DamagedBatches(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, options := range [][]ipc.Option{nil, {ipc.WithLZ4()}, {ipc.WithZstd()}} {

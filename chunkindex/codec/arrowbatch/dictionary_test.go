@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 )
 
-// parse returns an array from JSON.
+// parse parses the JSON of an array.
 func parse(t testing.TB, kind arrow.DataType, values string) arrow.Array {
 	t.Helper()
 	a, _, err := array.FromJSON(memory.DefaultAllocator, kind, strings.NewReader(values))
@@ -23,8 +23,8 @@ func parse(t testing.TB, kind arrow.DataType, values string) arrow.Array {
 	return a
 }
 
-// labels returns a record batch with one dictionary column, "x". The numbers need not match the
-// values.
+// labels returns a record batch with one dictionary column named "x". Its numbers may be invalid
+// for the values.
 func labels(t testing.TB, numbers string, values arrow.Array, nullable bool) arrow.RecordBatch {
 	t.Helper()
 	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: values.DataType()}
@@ -32,7 +32,8 @@ func labels(t testing.TB, numbers string, values arrow.Array, nullable bool) arr
 	return array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "x", Type: kind, Nullable: nullable}}, nil), []arrow.Array{a}, int64(a.Len()))
 }
 
-// Invalid or oversized dictionaries are rejected with the column's name.
+// TestDictionary_Rejects checks that invalid or oversized dictionaries are rejected with the
+// column's name.
 func TestDictionary_Rejects(t *testing.T) {
 	texts := func(values string) arrow.Array { return parse(t, arrow.BinaryTypes.String, values) }
 	all := func(m [][]byte) [][]byte { return m }
@@ -64,8 +65,8 @@ func TestDictionary_Rejects(t *testing.T) {
 	}
 }
 
-// A chunk's parameters contain exactly the values that its rows use, and invalid parameters are
-// rejected.
+// TestParams_ContainUsedValues checks that a chunk's parameters contain exactly the values that its
+// rows use, and that invalid parameters are rejected.
 func TestParams_ContainUsedValues(t *testing.T) {
 	schema, m := messages(t, stream(t, nil, labels(t, `[3, 1, null, 3]`, parse(t, arrow.BinaryTypes.String, `["unused", "b", "none", null]`), true)))
 	params, stored := chunk(t, schema, m)
@@ -77,7 +78,7 @@ func TestParams_ContainUsedValues(t *testing.T) {
 	if err := arrowbatch.Decode(params, stored, rows); err != nil || string(rows) != want {
 		t.Errorf("got %q, %v, want %q", rows, err, want)
 	}
-	at := strings.Index(string(params), "\x02\x01\x00\x00\x00\x03\x00\x00\x00") // two values, by their numbers
+	at := strings.Index(string(params), "\x02\x01\x00\x00\x00\x03\x00\x00\x00") // the numbers of the two values
 	if at < 0 {
 		t.Fatalf("parameters %q do not have two values", params)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// The compression declared in a message's own metadata is applied.
-// integration/foreign_files_test.go reads a file of that release.
+// TestParseMessage_Arrow017Compression checks that the compression declared in a message's own
+// metadata is applied. integration/foreign_files_test.go reads a file of that release.
 func TestParseMessage_Arrow017Compression(t *testing.T) {
 	a, _, err := array.FromJSON(memory.DefaultAllocator, arrow.PrimitiveTypes.Int64, strings.NewReader(`[4, 5, 6]`))
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// Nulls in fields that are not nullable are valid inside a null struct, as written by arrow-go, and
-// rejected elsewhere.
+// TestDecode_NullsInNonNullableFields: in a field that is not nullable, nulls are valid inside a
+// null struct, where arrow-go writes them. Elsewhere they must be rejected.
 func TestDecode_NullsInNonNullableFields(t *testing.T) {
 	number := arrow.Field{Name: "n", Type: arrow.PrimitiveTypes.Int32}
 	for _, c := range []struct {
 		kind   arrow.DataType
 		values string
-		want   string // the rows, or the error
+		want   string // expected rows, or the error text
 	}{
 		{arrow.StructOf(number), `[{"n": 1}, null, {"n": 2}]`, "\x00\x01\x00\x00\x00" + "\x01" + "\x00\x02\x00\x00\x00"},
 		{arrow.StructOf(number), `[{"n": 1}, {"n": null}]`, `column "n": null in a field that is not nullable`},

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/rowstest"
 )
 
-// chosen reads the footer of a whole file for some columns.
+// chosen reads the footer of a whole file and selects some columns.
 func chosen(t testing.TB, b []byte, names ...string) (*rowgroup.File, error) {
 	t.Helper()
 	end := len(b) - 8
@@ -21,7 +21,8 @@ func chosen(t testing.TB, b []byte, names ...string) (*rowgroup.File, error) {
 	return rowgroup.ReadFooter(b[end-n:end], int64(end-n), names)
 }
 
-// decoded decodes all row groups as one chunk from the chosen pieces.
+// decoded decodes all row groups as one chunk. It reads only the pieces that contain the selected
+// columns.
 func decoded(t testing.TB, file []byte, f *rowgroup.File, length int) []byte {
 	t.Helper()
 	var params, stored []byte
@@ -39,7 +40,7 @@ func decoded(t testing.TB, file []byte, f *rowgroup.File, length int) []byte {
 	return dst
 }
 
-// narrowed returns a row without the columns that a schema lacks.
+// narrowed returns a row reduced to the columns in fields.
 func narrowed(row map[string]any, fields []*rows.Node) map[string]any {
 	left := map[string]any{}
 	for _, f := range fields {
@@ -51,8 +52,9 @@ func narrowed(row map[string]any, fields []*rows.Node) map[string]any {
 	return left
 }
 
-// Chosen columns have the same values as in complete rows, for each single column and for every
-// second one, and are decoded from their own bytes only.
+// TestReadFooter_ChosenColumns checks that selected columns have the same values as in complete
+// rows, and that they are decoded from their own bytes only. It selects each single column, and
+// every second column.
 func TestReadFooter_ChosenColumns(t *testing.T) {
 	for name, file := range golden(t) {
 		all, want, err := values(file)
@@ -81,7 +83,7 @@ func TestReadFooter_ChosenColumns(t *testing.T) {
 	}
 }
 
-// checkChosen compares the rows of chosen columns with the complete rows.
+// checkChosen compares the rows of the selected columns with the complete rows.
 func checkChosen(t *testing.T, name string, file []byte, f *rowgroup.File, want []map[string]any) {
 	t.Helper()
 	var each [][]byte
@@ -122,9 +124,10 @@ func checkChosen(t *testing.T, name string, file []byte, f *rowgroup.File, want 
 	}
 }
 
-// Adjacent chosen column chunks form one piece, and no byte of other columns is read.
+// TestReadFooter_Pieces checks that adjacent column chunks that are selected form one piece, and
+// that no byte of other columns is read.
 func TestReadFooter_Pieces(t *testing.T) {
-	file := golden(t)["checksums"] // int32, int64, float, double, fixed, text, sorted, ok
+	file := golden(t)["checksums"] // columns: int32, int64, float, double, fixed, text, sorted, ok
 	pieces := func(names ...string) (all [][]rows.Range) {
 		f, err := chosen(t, file, names...)
 		if err != nil {

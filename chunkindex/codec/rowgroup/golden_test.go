@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// All values of all files equal those that pyarrow reads: every type, encoding, compression and
-// page version, and lists across pages.
+// TestDecode_MatchesPyarrow compares all values of all files with the values that pyarrow reads.
+// The files contain every type, encoding, compression and page version, and lists across pages.
 func TestDecode_MatchesPyarrow(t *testing.T) {
 	for name, file := range golden(t) {
 		_, got, err := values(file)
@@ -54,8 +54,8 @@ func TestDecode_MatchesPyarrow(t *testing.T) {
 	}
 }
 
-// The encodings of rows and of parameters are frozen: changing either makes cached chunks and
-// indexes wrong.
+// TestRowsAndParams_AreFrozen checks that the encodings of rows and of parameters do not change. A
+// change of either would invalidate cached chunks and indexes.
 func TestRowsAndParams_AreFrozen(t *testing.T) {
 	var b strings.Builder
 	all := golden(t)
@@ -99,8 +99,8 @@ func chunk(file []byte, groups []rowgroup.Group) (params, stored []byte) {
 	return params, file[groups[0].Offset:end:end]
 }
 
-// A chunk of several row groups decodes from its stored bytes and parameters, with any amount of
-// memory behind the stored bytes.
+// TestDecode_Chunks checks that a chunk of several row groups decodes from its stored bytes and
+// parameters, with any amount of memory behind the stored bytes.
 func TestDecode_Chunks(t *testing.T) {
 	for name, file := range golden(t) {
 		f, groups, err := read(file)

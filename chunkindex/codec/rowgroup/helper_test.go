@@ -29,7 +29,7 @@ func footer(b []byte) (*rowgroup.File, error) {
 	return rowgroup.ReadFooter(b[end-n:end], int64(end-n), nil)
 }
 
-// read decodes all rows of a file, one byte slice per row group.
+// read decodes all rows of a file. It returns one byte slice per row group.
 func read(b []byte) (*rowgroup.File, [][]byte, error) {
 	f, err := footer(b)
 	if err != nil {
@@ -93,7 +93,7 @@ func golden(t testing.TB) map[string][]byte {
 	return all
 }
 
-// asJSON converts a value of rowstest like physical.py does.
+// asJSON converts a value that rowstest returns to JSON, like physical.py does.
 func asJSON(v any) any {
 	switch v := v.(type) {
 	case []byte:

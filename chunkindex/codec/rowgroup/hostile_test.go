@@ -14,13 +14,13 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// failed reports whether a decoder failed by a panic, which is a bug for any input.
+// failed reports whether a decoder failed because of a panic, which is a bug for any input.
 func failed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "decoder of row groups failed")
 }
 
-// A file with any wrong byte is read, perhaps with wrong values, or rejected. The decoder neither
-// panics nor allocates much memory.
+// TestDecode_Flips changes each byte of a file. The file must be read, perhaps with wrong values,
+// or be rejected. The decoder must neither panic nor allocate much memory.
 func TestDecode_Flips(t *testing.T) {
 	all := golden(t)
 	for _, name := range []string{"compressed-snappy-v1", "compressed-zstd-v2", "encoded-delta-v1", "nested", "types-int96"} {
@@ -44,7 +44,7 @@ func TestDecode_Flips(t *testing.T) {
 	}
 }
 
-// A wrong byte in any page with a checksum is detected.
+// TestDecode_VerifiesChecksums checks that a wrong byte in any page with a checksum is detected.
 func TestDecode_VerifiesChecksums(t *testing.T) {
 	file := bytes.Clone(golden(t)["checksums"])
 	f, _, err := read(file)
@@ -65,7 +65,7 @@ func TestDecode_VerifiesChecksums(t *testing.T) {
 	}
 }
 
-// Truncated row groups are rejected.
+// TestDecode_TruncatedGroups checks that truncated row groups are rejected.
 func TestDecode_TruncatedGroups(t *testing.T) {
 	for name, file := range golden(t) {
 		f, groups, err := read(file)
@@ -85,7 +85,7 @@ func TestDecode_TruncatedGroups(t *testing.T) {
 	}
 }
 
-// Physical types, codecs and encodings of the handmade row groups.
+// Physical types, codecs and encodings that the handmade row groups use.
 const (
 	int64Leaf  = 0x20
 	bytesLeaf  = 0x60
@@ -98,10 +98,10 @@ const (
 	deltaBytes = 7
 )
 
-// handmade is a row group of one column.
+// handmade describes a row group with one column.
 type handmade struct {
 	rows   uint64
-	nodes  []byte // of the column
+	nodes  []byte // nodes of the column
 	codec  uint64
 	values uint64
 	pages  []byte
@@ -123,13 +123,13 @@ func (h handmade) frame(t *testing.T) *rowgroup.Frame {
 	return f
 }
 
-// page returns a page of version 1, or a dictionary, whose header has these numbers. A negative raw
-// means an uncompressed page.
+// page returns a page of version 1, or a dictionary page, whose header has these numbers. A
+// negative raw means that the page is not compressed.
 func page(isDictionary bool, raw, values, encoding int64, body []byte) []byte {
 	if raw < 0 {
 		raw = int64(len(body))
 	}
-	kind, field := int64(0), byte(0x2c) // the data header has a field ID two higher
+	kind, field := int64(0), byte(0x2c) // the field ID of the data header is two higher
 	if isDictionary {
 		kind, field = 2, 0x4c
 	}
@@ -142,16 +142,16 @@ func page(isDictionary bool, raw, values, encoding int64, body []byte) []byte {
 	return append(append(b, 0, 0), body...)
 }
 
-// run returns levels or dictionary numbers that are a run of one value.
+// run returns encoded levels or dictionary numbers: a run of n equal values.
 func run(n uint64, value byte) []byte { return append(binary.AppendUvarint(nil, n<<1), value) }
 
-// levelled prepends the length to levels.
+// levelled prepends the length of levels to the levels.
 func levelled(b []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-// Headers with false sizes, numbers outside the dictionary and similar faults are rejected by name
-// and allocate no memory.
+// TestDecode_HostilePages checks that headers with false sizes, numbers outside the dictionary and
+// similar faults are rejected by name and allocate no memory.
 func TestDecode_HostilePages(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -204,7 +204,8 @@ func TestDecode_HostilePages(t *testing.T) {
 	}
 }
 
-// Sizes claimed by a footer allocate no memory, and unsupported files are rejected by name.
+// TestReadFooter_Hostile checks that sizes that a footer claims allocate no memory, and that
+// unsupported files are rejected by name.
 func TestReadFooter_Hostile(t *testing.T) {
 	deep := bytes.Repeat([]byte{0x1c}, 1<<20)
 	for name, c := range map[string]struct {
@@ -231,8 +232,8 @@ func TestReadFooter_Hostile(t *testing.T) {
 	}
 }
 
-// A row group that needs more memory than Room allows is detected when it is scanned, and rejected
-// when it is decoded.
+// TestDecoder_LimitsMemory checks that a row group that needs more memory than Room allows is
+// detected in a scan and rejected by Decode.
 func TestDecoder_LimitsMemory(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {

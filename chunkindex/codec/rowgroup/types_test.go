@@ -2,11 +2,12 @@ package rowgroup
 
 import "testing"
 
-// Converted types of older files correspond to logical types.
+// TestTypeName_ConvertedTypes checks that the converted types of older files correspond to logical
+// types.
 func TestTypeName_ConvertedTypes(t *testing.T) {
 	for _, c := range []struct {
 		e    element
-		want string // the type and the logical type
+		want string // type and logical type
 	}{
 		{element{physical: physInt32, converted: 11}, "uint32 uint8"},
 		{element{physical: physInt32, converted: 12}, "uint32 uint16"},
@@ -25,7 +26,7 @@ func TestTypeName_ConvertedTypes(t *testing.T) {
 		{element{physical: physFixed, converted: 21, length: 12}, "fixed_size_binary[12] interval"},
 		{element{physical: physInt96, converted: -1}, "fixed_size_binary[12] timestamp[ns]"},
 		{element{physical: physFixed, converted: -1, length: 16, logical: logical{kind: logicalUUID}}, "fixed_size_binary[16] uuid"},
-		{element{physical: physInt64, converted: -1, logical: logical{kind: logicalInteger, bits: 8}}, "uint64 "}, // no valid file contains this
+		{element{physical: physInt64, converted: -1, logical: logical{kind: logicalInteger, bits: 8}}, "uint64 "}, // no valid file contains this combination
 	} {
 		if got := c.e.typeName() + " " + c.e.logicalName(); got != c.want {
 			t.Errorf("%+v: got %q, want %q", c.e, got, c.want)

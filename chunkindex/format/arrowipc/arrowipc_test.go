@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// batch returns rows of a number and a text, numbered from from.
+// batch returns rows with a number and a text. The numbers begin with from.
 func batch(from, rows int) arrow.RecordBatch {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int32}, {Name: "text", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
@@ -36,7 +36,7 @@ func batch(from, rows int) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// file writes batches as a file; stream writes them as a stream.
+// file encodes batches as a file; stream encodes them as a stream.
 func file(t testing.TB, batches ...arrow.RecordBatch) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -70,8 +70,8 @@ func written(t testing.TB, out *bytes.Buffer, w interface {
 	return out.Bytes()
 }
 
-// Rows of files and streams are samples with a part for each non-null value, under the names of
-// save_to_disk.
+// TestSamples checks that the rows of files and streams become samples with a part for each
+// non-null value. The objects have the names that save_to_disk uses.
 func TestSamples(t *testing.T) {
 	o := scantest.Objects{
 		"train/data-00000-of-00002.arrow": stream(t, batch(0, 5), batch(5, 0), batch(5, 3)), "train/data-00001-of-00002.arrow": file(t, batch(8, 4), batch(12, 1)),
@@ -104,7 +104,7 @@ func TestSamples(t *testing.T) {
 	scantest.Parts(t, scantest.Dataset{Format: arrowipc.Format(), Objects: o})
 }
 
-// Unsupported files are rejected by name, with advice.
+// TestRefused checks that unsupported files are rejected by name, with advice.
 func TestRefused(t *testing.T) {
 	whole, streamed := file(t, batch(0, 5)), stream(t, batch(0, 5), batch(5, 5))
 	other := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, nil), batch(0, 5).Columns()[:1], 5)
@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The schema determines the types of the parts.
+// TestFields checks that the schema determines the types of the parts.
 func TestFields(t *testing.T) {
 	d, err := arrowipc.Format().Survey(t.Context(), scantest.Objects{"a.arrow": stream(t, batch(0, 1))}, format.Options{})
 	if err != nil {
@@ -142,7 +142,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Class names stored in a schema by the datasets library are kept, for files and streams.
+// TestClasses checks that class names that the datasets library stores in a schema are preserved,
+// for files and streams.
 func TestClasses(t *testing.T) {
 	plain := batch(0, 3)
 	about := arrow.NewMetadata([]string{"pandas", "huggingface"}, []string{"{}", `{"info": {"features": {"n": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}`})
@@ -163,7 +164,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// object reads ranges of one object.
+// object is an object in memory that implements format.Ranges.
 type object []byte
 
 func (o object) ReadRange(_ context.Context, offset int64, p []byte) error {
@@ -186,7 +187,8 @@ func opened(t testing.TB, stored []byte) format.Decoded {
 	return in
 }
 
-// A chunk's parameters contain only the record batches with rows.
+// TestScan_SkipsEmptyBatches checks that a chunk's parameters contain only the record batches that
+// have rows.
 func TestScan_SkipsEmptyBatches(t *testing.T) {
 	stored := stream(t, batch(0, 5), batch(5, 0), batch(5, 0), batch(5, 3))
 	in := opened(t, stored)

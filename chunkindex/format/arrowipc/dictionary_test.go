@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// labelled returns record batches of one text column, "label", each with its own dictionary, and
-// the same batches without dictionaries.
+// labelled returns record batches with one text column, "label", each with its own dictionary. It
+// also returns the same batches without dictionaries.
 func labelled(t testing.TB, numbers, dictionaries []string) (coded, plain []arrow.RecordBatch) {
 	t.Helper()
 	parse := func(kind arrow.DataType, values string) arrow.Array {
@@ -47,8 +47,8 @@ func labelled(t testing.TB, numbers, dictionaries []string) (coded, plain []arro
 	return coded, plain
 }
 
-// decoded returns the rows of a file twice: from a scan, and from a chunk of all its record
-// batches.
+// decoded returns the rows of a file twice: first as a scan returns them, and then as decoded from
+// a chunk of all record batches.
 func decoded(t testing.TB, stored []byte) (scanned, again []byte) {
 	t.Helper()
 	in := opened(t, stored)
@@ -69,8 +69,8 @@ func decoded(t testing.TB, stored []byte) (scanned, again []byte) {
 	return scanned, again
 }
 
-// Rows of a dictionary column equal those of its values, whether all record batches share the
-// dictionary, extend it, or replace it.
+// TestScan_Dictionaries checks that the rows of a dictionary column equal the rows of a column with
+// the values themselves. The record batches may share the dictionary, extend it, or replace it.
 func TestScan_Dictionaries(t *testing.T) {
 	numbers := []string{`[0, 1, null, 1]`, `[1, 1]`, `[]`, `[2, 0]`}
 	for name, c := range map[string]struct {
@@ -99,8 +99,8 @@ func continued(t testing.TB, batches ...arrow.RecordBatch) []byte {
 	return written(t, &out, ipc.NewWriter(&out, ipc.WithSchema(batches[0].Schema()), ipc.WithDictionaryDeltas(true)), batches)
 }
 
-// A record batch that uses too many dictionary values is rejected with advice. One that uses few
-// values of a large dictionary is read.
+// TestScan_LimitsDictionaryValues checks that a record batch that uses too many dictionary values
+// is rejected with advice. A batch that uses few values of a large dictionary must be read.
 func TestScan_LimitsDictionaryValues(t *testing.T) {
 	const each, values = 1 << 20, 33
 	all := array.NewStringBuilder(memory.DefaultAllocator)

@@ -61,8 +61,8 @@ func TestShards(t *testing.T) {
 		map[string][]scantest.Sample{"a.tsv": {{Key: "a/000000000", Offset: 4, Length: 9, Parts: []scantest.Part{{Ext: "tsv", Length: 8}}}}})
 }
 
-// The first record is a sample if the user says that there is no header. Without a choice by the
-// user, it is a header only if it looks like one.
+// TestSurvey_Header checks that the first record is a sample if the user says that there is no
+// header. If the user says nothing, the first record is a header only if it looks like one.
 func TestSurvey_Header(t *testing.T) {
 	absent, present := format.Options{Header: format.HeaderAbsent}, format.Options{Header: format.HeaderPresent}
 	numbers := scantest.Objects{"a.csv": []byte("\xef\xbb\xbf1,2\n3,4"), "b.csv": nil, "c.csv": []byte("\n5,6\r\n")}
@@ -157,7 +157,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// endless is a reader of a field whose quote is never closed.
+// endless reads a field whose quote is never closed.
 type endless struct{ begun bool }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -183,7 +183,7 @@ func TestEndlessRecord(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "at offset 2: record 1: longer than 67108864 bytes: is a closing quote missing?") {
 		t.Errorf("got %v", err)
 	}
-	if got := after.TotalAlloc - before.TotalAlloc; got > 8*csv.MaxRecord { // the race detector allocates more
+	if got := after.TotalAlloc - before.TotalAlloc; got > 8*csv.MaxRecord { // the race detector itself allocates memory
 		t.Errorf("got %d bytes allocated", got)
 	}
 }
@@ -192,13 +192,14 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, csv.Format(), format.Options{}, "a.csv", []byte("\xef\xbb\xbfa,b\n1,\"2\n\"\n3,4"))
 }
 
-// judged returns the records that Go's library reads from a file.
+// judged returns the records that Go's encoding/csv reads from a file.
 func judged(file []byte) ([][]string, error) {
 	r := encodingcsv.NewReader(bytes.NewReader(bytes.TrimPrefix(file, []byte("\xef\xbb\xbf"))))
 	return r.ReadAll()
 }
 
-// A file is either rejected, or a batch of its records in reverse order is read like the file.
+// FuzzScanCSV checks that a file is either rejected, or a batch of its records in reverse order
+// contains the same records as the file.
 func FuzzScanCSV(f *testing.F) {
 	for _, text := range []string{"a,b\n1,2\n", "\xef\xbb\xbfa,b\r\n\"x\ny\",\"\"\"\"\r\n\n,", "a\n\"\"\n\n1", "a,b\n1,\"", "a,b\n\r\r\n", "\n\xef\xbb\xbf"} {
 		f.Add([]byte(text))
@@ -210,8 +211,8 @@ func FuzzScanCSV(f *testing.F) {
 	})
 }
 
-// reads compares the records of a file, the first ones of which are a header, with those of Go's
-// library.
+// reads compares the records of a file with the records that Go's encoding/csv reads. header is the
+// number of header records at the beginning.
 func reads(t *testing.T, b []byte, o format.Options, header int) {
 	objects := scantest.Objects{"a.csv": b}
 	found, err := scantest.Scan(context.Background(), csv.Format(), o, objects)

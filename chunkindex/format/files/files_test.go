@@ -59,7 +59,8 @@ func TestSurveyRefuses(t *testing.T) {
 	}
 }
 
-// A name whose dots become underscores may equal another name anywhere in the listing.
+// TestSurvey_KeysAreUnique: a name whose dots become underscores may equal another name anywhere in
+// the listing.
 func TestSurvey_KeysAreUnique(t *testing.T) {
 	got, err := scantest.Scan(t.Context(), files.Format(), format.Options{}, scantest.Objects{"a.b.jpg": []byte("1"), "a0.jpg": []byte("2"), "a_b.png": []byte("3")})
 	if err != nil {
@@ -72,7 +73,8 @@ func TestSurvey_KeysAreUnique(t *testing.T) {
 	}
 }
 
-// An object whose length differs from the listing has changed and is rejected.
+// TestScan_RejectsChangedLength checks that an object whose length differs from the listing is
+// rejected, because it has changed.
 func TestScan_RejectsChangedLength(t *testing.T) {
 	d, err := files.Format().Survey(t.Context(), scantest.Objects{"a.jpg": []byte("12345")}, format.Options{})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// records returns n objects to encode with indentation.
+// records returns n objects that a test encodes as indented JSON.
 func records(n int) []map[string]any {
 	var all []map[string]any
 	for i := range n {
@@ -30,7 +30,8 @@ func indented(t *testing.T, v any) []byte {
 	return append(b, '\n')
 }
 
-// TestSurvey_RefusesJSONOfManySamples checks the commands in the errors, which TestOddities runs.
+// TestSurvey_RefusesJSONOfManySamples compares the commands in the errors. TestOddities executes
+// these commands.
 func TestSurvey_RefusesJSONOfManySamples(t *testing.T) {
 	many := records(1000)
 	oneLine, err := json.Marshal(many[:3])
@@ -69,8 +70,8 @@ func TestSurvey_RefusesJSONOfManySamples(t *testing.T) {
 	}
 }
 
-// JSON that does not hold several values is a sample. With the format named by the user, any object
-// is one.
+// TestSurvey_TakesJSONOfOneSample checks that JSON that does not hold several values is a sample.
+// If the user names the format, any object is a sample.
 func TestSurvey_TakesJSONOfOneSample(t *testing.T) {
 	one := scantest.Objects{
 		"a.json": indented(t, records(1)[0]), "b.json": []byte("{\"a\": [1]}"), "c.json": []byte("no JSON"), "d.txt": []byte("[1]"),

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 )
 
-// CardClasses reads each notation of features that the datasets library writes into a card, and
-// those of older cards.
+// TestCardClasses reads each notation of features that the datasets library writes into a card, and
+// the notations in older cards.
 func TestCardClasses(t *testing.T) {
 	const pets = "class_label: {names: {'1': dog, '0': cat}}"
 	animals := []string{"cat", "dog"}
@@ -20,7 +20,7 @@ func TestCardClasses(t *testing.T) {
 		"[{name: n, dtype: int64}]":          {},
 		"[{name: n, dtype: {" + pets + "}}]": {"n": animals},
 		"[{name: n, dtype: {class_label: {names: [cat, dog]}}}]":                                  {"n": animals},
-		"[{name: n, dtype: {class_label: {num_classes: 3}}}]":                                     {}, // class names are unknown
+		"[{name: n, dtype: {class_label: {num_classes: 3}}}]":                                     {}, // the class names are unknown
 		"[{name: n, list: {" + pets + "}}]":                                                       {"n": animals},
 		"[{name: n, large_list: {dtype: {" + pets + "}}}]":                                        {"n": animals},
 		"[{name: n, sequence: {" + pets + "}, length: 2}]":                                        {"n": animals},
@@ -36,7 +36,7 @@ func TestCardClasses(t *testing.T) {
 	}
 }
 
-// CardClasses selects the given configuration.
+// TestCardClassesOfConfigurations checks that CardClasses selects the given configuration.
 func TestCardClassesOfConfigurations(t *testing.T) {
 	info := func(name, class string) string {
 		return "- config_name: " + name + "\n  features: [{name: n, dtype: {class_label: {names: [" + class + "]}}}]\n"
@@ -56,14 +56,15 @@ func TestCardClassesOfConfigurations(t *testing.T) {
 	}
 }
 
-// Invalid cards are rejected, and cards without class names have none.
+// TestCardsWithoutClasses checks that invalid cards are rejected, and that a card without class
+// names returns none.
 func TestCardsWithoutClasses(t *testing.T) {
 	for _, text := range []string{"", "# Pets", "---\nlicense: mit\n---\n", "---\ndataset_info:\n  splits: []\n---\n"} {
 		if got, err := hub.CardClasses([]byte(text), ""); err != nil || len(got) > 0 {
 			t.Errorf("%q: got %v, %v", text, got, err)
 		}
 	}
-	laughs := "x0: &x0 [{name: a, dtype: int8}]\n" // 3^12 columns in a kilobyte
+	laughs := "x0: &x0 [{name: a, dtype: int8}]\n" // expands to 3^12 columns from a kilobyte
 	for i := range 12 {
 		laughs += fmt.Sprintf("x%d: &x%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("{name: a, struct: *x%d},", i), 3))
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 )
 
-// Classes reads the notations of several versions of the datasets library.
+// TestClasses reads the notations of several versions of the datasets library.
 func TestClasses(t *testing.T) {
 	const label = `{"names": ["cat", "dog"], "_type": "ClassLabel"}`
 	for text, want := range map[string]map[string][]string{
@@ -21,7 +21,7 @@ func TestClasses(t *testing.T) {
 		`{"info": {"features": {"tags": [` + label + `]}}}`:                                                  {"tags": {"cat", "dog"}},
 		`{"info": {"features": {"a": {"b": ` + label + `, "_type": {"dtype": "int64", "_type": "Value"}}}}}`: {"a.b": {"cat", "dog"}},
 		`{"info": {"features": {"objects": {"feature": {"kind": ` + label + `}, "_type": "Sequence"}}}}`:     {"objects.kind": {"cat", "dog"}},
-		`{"info": {"features": {"label": {"num_classes": 3, "_type": "ClassLabel"}}}}`:                       {}, // class names are unknown
+		`{"info": {"features": {"label": {"num_classes": 3, "_type": "ClassLabel"}}}}`:                       {}, // the class names are unknown
 		`{"info": {"features": {"n": {"dtype": "int64", "_type": "Value"}}}}`:                                {},
 	} {
 		got, err := hub.Classes([]byte(text))

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 )
 
-// text formats configurations for comparison.
+// text returns configurations as text for comparison.
 func text(all []hub.Config) string {
 	var lines []string
 	for _, c := range all {
@@ -29,7 +29,7 @@ func splits(all []hub.Split) string {
 	return strings.Join(words, " ")
 }
 
-// ReadCard reads each notation of data_files that the hub documents.
+// TestCards reads each notation of data_files that the hub documents.
 func TestCards(t *testing.T) {
 	for card, want := range map[string]string{
 		"# no metadata":                        "",

@@ -135,7 +135,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// endless is a reader of an endless line.
+// endless reads a line that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -145,7 +145,8 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An endless line is rejected at the maximum length, with only a few times that much memory.
+// TestEndlessLine checks that an endless line is rejected at the maximum length, and that the scan
+// allocates only a few times that much memory.
 func TestEndlessLine(t *testing.T) {
 	d, err := jsonl.Format().Survey(t.Context(), scantest.Objects{"a.jsonl": nil}, format.Options{})
 	if err != nil {
@@ -167,7 +168,8 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, jsonl.Format(), format.Options{}, "a.jsonl", []byte("{}\n\n[1]\n"))
 }
 
-// An accepted file consists of valid JSON lines with only white space between them.
+// FuzzScanJSONL checks that an accepted file consists of valid JSON lines, with only white space
+// between them.
 func FuzzScanJSONL(f *testing.F) {
 	f.Add([]byte("{}\n[1]\n\n \t\n\"x\"\r\n"))
 	f.Add([]byte("{}\r{}\n"))

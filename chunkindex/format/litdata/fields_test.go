@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// TestFieldsOfEverySerializer covers the serializers of LitData 0.2.47.
+// TestFieldsOfEverySerializer tests all serializers of LitData 0.2.47.
 func TestFieldsOfEverySerializer(t *testing.T) {
 	raw := func(kind string) format.Field { return format.Field{Encoding: "raw", Type: kind} }
 	other := func(encoding string) format.Field { return format.Field{Encoding: encoding} }
@@ -33,7 +33,7 @@ func TestFieldsOfEverySerializer(t *testing.T) {
 	}
 }
 
-// A window of tokens has a shape.
+// TestFieldsOfTokens checks that the field of a token window has a shape.
 func TestFieldsOfTokens(t *testing.T) {
 	fields := fieldsOf(t, map[string]any{"data_format": []string{"no_header_tensor:16"}, "data_spec": "", "block_size": 129})
 	want := []format.Field{{Name: "0", Encoding: "raw", Type: "int32", Shape: []uint64{129}}}

@@ -18,7 +18,7 @@ import (
 
 const first = "chunk-0-0.bin"
 
-// golden returns a dataset of two chunks written by the real LitData.
+// golden returns a dataset with two chunks that LitData itself has written.
 func golden(t testing.TB) scantest.Objects {
 	t.Helper()
 	return scantest.Files(t, "testdata", first, "chunk-0-1.bin", "index.json")
@@ -27,7 +27,8 @@ func golden(t testing.TB) scantest.Objects {
 // object is a JSON object that a test modifies.
 type object = map[string]any
 
-// edit returns the objects with a modified index, config and index entry of the first chunk.
+// edit returns a copy of the objects. change has modified the index, its config and its entry of
+// the first chunk.
 func edit(t testing.TB, o scantest.Objects, change func(index, config, chunk object)) scantest.Objects {
 	t.Helper()
 	return o.Edit(t, "index.json", func(index object) { change(index, index["config"].(object), index["chunks"].([]any)[0].(object)) })
@@ -41,8 +42,8 @@ func survey(o scantest.Objects) (*format.Dataset, error) {
 	return litdata.Format().Survey(context.Background(), o, format.Options{})
 }
 
-// A scan finds the leaves that the real writer wrote, and a batch of all samples of a chunk equals
-// the chunk.
+// TestChunksOfLitData checks that a scan finds the leaves that LitData itself has written, and that
+// a batch of all samples of a chunk equals the chunk.
 func TestChunksOfLitData(t *testing.T) {
 	o := golden(t)
 	found, err := scan(o)
@@ -100,7 +101,8 @@ func TestChunksOfLitData(t *testing.T) {
 	}
 }
 
-// Compressed chunks have names that indicate it; the index does not contain their stored size.
+// TestCompressedChunks: the names of compressed chunks indicate the compression; the index does not
+// contain their stored size.
 func TestCompressedChunks(t *testing.T) {
 	o := edit(t, golden(t), func(index, config, chunk object) {
 		config["compression"], chunk["filename"] = "zstd:5", "chunk-0-0.zstd:5.bin"
@@ -218,7 +220,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// FuzzScan scans any chunk with an index that matches its number of samples and bytes.
+// FuzzScan scans an arbitrary chunk with an index that has the right number of samples and bytes.
 func FuzzScan(f *testing.F) {
 	f.Add(golden(f)[first], uint8(4))
 	f.Add(golden(f)["chunk-0-1.bin"], uint8(4))
@@ -238,8 +240,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzSurvey surveys any index of items or tokens: accepted constants can be framed, and only
-// existing chunks are scanned.
+// FuzzSurvey surveys an arbitrary index of items or tokens. A framing must accept the constants of
+// an accepted index, and only existing chunks may be scanned.
 func FuzzSurvey(f *testing.F) {
 	f.Add(golden(f)["index.json"], int64(0))
 	f.Add(tokens(f, []int{40}, []int{40, 7})["index.json"], int64(3))

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// tokens returns a dataset of chunks of texts, whose two-byte tokens count up from 0.
+// tokens returns a dataset whose chunks contain texts of these lengths. The tokens have two bytes
+// and count up from 0.
 func tokens(t testing.TB, chunks ...[]int) scantest.Objects {
 	t.Helper()
 	o, token := scantest.Objects{}, uint16(0)
@@ -44,8 +45,8 @@ func tokens(t testing.TB, chunks ...[]int) scantest.Objects {
 	return o
 }
 
-// Blocks are cut across texts but within chunks, as by TokensLoader, and a chunk's remaining tokens
-// are dropped.
+// TestScan_BlocksOfTokens checks that blocks are cut across texts but within chunks, like in
+// TokensLoader, and that a chunk's remaining tokens are dropped.
 func TestScan_BlocksOfTokens(t *testing.T) {
 	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
 	found, err := scantest.Scan(context.Background(), litdata.Format(), format.Options{SequenceLength: 3}, o)
@@ -71,7 +72,8 @@ func TestScan_BlocksOfTokens(t *testing.T) {
 	}
 }
 
-// LeftOut counts the remaining tokens of chunks. It is nil for other items.
+// TestLeftOut_CountsTokens checks that LeftOut counts the remaining tokens of chunks, and that it
+// is nil for other items.
 func TestLeftOut_CountsTokens(t *testing.T) {
 	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
 	d, err := litdata.Format().Survey(t.Context(), o, format.Options{SequenceLength: 3})
@@ -88,7 +90,8 @@ func TestLeftOut_CountsTokens(t *testing.T) {
 	}
 }
 
-// The constants contain the block length, and a stored scan is valid for only one length.
+// TestSurvey_BlockLength checks that the constants contain the block length, and that a stored scan
+// is valid for one length only.
 func TestSurvey_BlockLength(t *testing.T) {
 	o := tokens(t, []int{8})
 	survey := func(n int64) *format.Dataset {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// TestFieldsOfEveryEncoding covers the encodings of MosaicML Streaming 0.13, with the sizes that
-// its writer stores.
+// TestFieldsOfEveryEncoding tests all encodings of MosaicML Streaming 0.13, with the sizes that its
+// writer stores.
 func TestFieldsOfEveryEncoding(t *testing.T) {
 	size := func(n int64) *int64 { return &n }
 	raw := func(kind string, shape ...uint64) format.Field {
@@ -52,7 +52,7 @@ func TestFieldsOfEveryEncoding(t *testing.T) {
 		{"json", nil, other("json")},
 		{"pkl", nil, other("pickle")},
 
-		// Encodings added by users, and sizes that no writer stores.
+		// Encodings that users add, and sizes that no writer stores.
 		{"bool", size(1), other("mds:bool")},
 		{"point", size(12), other("mds:point")},
 		{"int", size(4), other("mds:int")},

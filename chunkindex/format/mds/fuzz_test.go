@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// FuzzScan scans any shard with an index that matches its number of samples and bytes.
+// FuzzScan scans an arbitrary shard with an index that has the right number of samples and bytes.
 func FuzzScan(f *testing.F) {
 	f.Add(golden(f)[shardKey])
 	f.Add(build(f, "one", "", "three")[shardKey])
@@ -40,8 +40,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzSurvey surveys any index: accepted constants can be framed, and only existing shards are
-// scanned.
+// FuzzSurvey surveys an arbitrary index. A framing must accept the constants of an accepted index,
+// and only existing shards may be scanned.
 func FuzzSurvey(f *testing.F) {
 	f.Add(golden(f)["index.json"])
 	f.Add(build(f, "one")["index.json"])

@@ -1,6 +1,6 @@
 package mds_test
 
-// goldenHashes returns the hashes of the golden shard.
+// goldenHashes returns the hashes of the golden dataset's shard, by hash name.
 func goldenHashes() map[string]string {
 	return map[string]string{
 		"md5":      "1d878b16218f60ca7e206db480ca3594",

@@ -14,7 +14,7 @@ import (
 
 const shardKey = "shard.00000.mds"
 
-// golden returns a dataset written by the real MDSWriter with size_limit=None.
+// golden returns a dataset that MDSWriter itself has written with size_limit=None.
 func golden(t testing.TB) scantest.Objects {
 	t.Helper()
 	return scantest.Files(t, "testdata", shardKey, "index.json")
@@ -23,7 +23,8 @@ func golden(t testing.TB) scantest.Objects {
 // object is a JSON object that a test modifies.
 type object = map[string]any
 
-// edit returns the objects with a modified index and index entry of the first shard.
+// edit returns a copy of the objects. change has modified the index and its entry of the first
+// shard.
 func edit(t testing.TB, o scantest.Objects, change func(index, shard object)) scantest.Objects {
 	t.Helper()
 	return o.Edit(t, "index.json", func(index object) { change(index, index["shards"].([]any)[0].(object)) })
@@ -42,8 +43,8 @@ func survey(t testing.TB, o scantest.Objects) *format.Dataset {
 	return d
 }
 
-// build returns a dataset of one shard with two columns, "a" of variable length and "b" of four
-// bytes, framed by this package.
+// build returns a dataset of one shard that this package has framed. Column "a" has variable
+// length, and column "b" has four bytes.
 func build(t testing.TB, samples ...string) scantest.Objects {
 	t.Helper()
 	constants := json.RawMessage(`{"column_encodings":["bytes","float32"],"column_names":["a","b"],"column_sizes":[null,4]}`)

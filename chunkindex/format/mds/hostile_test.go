@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// An invalid index is rejected with the reason.
+// TestRefusedIndex checks that an invalid index is rejected with the reason.
 func TestRefusedIndex(t *testing.T) {
 	file := func(name string, n int) object { return object{"basename": name, "bytes": n, "hashes": object{}} }
 	zip := func(how, name string) func(index, s object) {
@@ -81,13 +81,14 @@ func TestShardsWithoutAnIndex(t *testing.T) {
 	}
 }
 
-// A shard that differs from the index is rejected with the position of the difference.
+// TestRefusedShard checks that a shard that differs from the index is rejected with the position of
+// the difference.
 func TestRefusedShard(t *testing.T) {
 	put := func(at int, n uint32) func(b []byte) []byte {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], n); return b }
 	}
 	first := int(binary.LittleEndian.Uint32(build(t, "one", "two")[shardKey][4:]))
-	const table, sample = 4 + 4*3, 4 + 3 + 4 // of two samples
+	const table, sample = 4 + 4*3, 4 + 3 + 4 // lengths for a shard of two samples
 	for want, change := range map[string]func(b []byte) []byte{
 		"shard has 3 samples, but 2 in index":  put(0, 3),
 		"would begin at 15, inside the table":  put(4, table-1),
@@ -127,8 +128,8 @@ func TestRefusedShard(t *testing.T) {
 	}
 }
 
-// The supported hashes in an index are verified. The expected sums come from Python's hashlib and
-// xxhash.
+// TestHashes checks that the supported hashes in an index are verified. The expected sums come from
+// Python's hashlib and xxhash.
 func TestHashes(t *testing.T) {
 	right := goldenHashes()
 	hashes := func(o scantest.Objects, sums object) error {
@@ -181,7 +182,7 @@ func TestFraming(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := uint32(1<<32-1) - uint32(len(before)) // the last offset is the largest possible one
+	most := uint32(1<<32-1) - uint32(len(before)) // with this length, the last offset is the largest possible offset
 	if before, _, err = f.Frame([]uint32{most}); err != nil || binary.LittleEndian.Uint32(before[8:]) != 1<<32-1 {
 		t.Errorf("longest batch: got %v, want it framed", err)
 	}

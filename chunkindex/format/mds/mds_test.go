@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// A scan finds the columns that the real writer wrote.
+// TestShardOfMDSWriter checks that a scan finds the columns that MDSWriter itself has written.
 func TestShardOfMDSWriter(t *testing.T) {
 	o := golden(t)
 	found, err := scan(o)
@@ -60,8 +60,8 @@ func TestShardOfMDSWriter(t *testing.T) {
 	}
 }
 
-// A batch of all samples of a shard equals the shard, and the index of that batch equals the
-// dataset's, byte for byte.
+// TestFraming_MatchesMDSWriter checks that a batch of all samples of a shard equals the shard, byte
+// for byte. The index of that batch must equal the dataset's index.
 func TestFraming_MatchesMDSWriter(t *testing.T) {
 	o := golden(t)
 	found, err := scan(o)
@@ -100,7 +100,8 @@ func TestFraming_MatchesMDSWriter(t *testing.T) {
 	}
 }
 
-// A scan finds any framed samples, in an index of several shards and in directories.
+// TestScan_FindsFramedSamples checks that a scan finds any samples that this package frames, in an
+// index of several shards and in directories.
 func TestScan_FindsFramedSamples(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		texts := rapid.SliceOfN(rapid.StringN(0, 30, 60), 0, 20).Draw(r, "texts")
@@ -161,7 +162,8 @@ func TestSeveralShards(t *testing.T) {
 	}
 }
 
-// The index entries that affect a scan are part of Says.
+// TestSurvey_SaysChangesWithTheIndex checks that Says contains the index entries that affect a
+// scan.
 func TestSurvey_SaysChangesWithTheIndex(t *testing.T) {
 	o := golden(t)
 	was := survey(t, o).Shards[0].Says
@@ -189,7 +191,7 @@ func TestNotMDS(t *testing.T) {
 	}
 }
 
-// endless is a reader of endless zeros that counts them.
+// endless reads endless zeros and counts them.
 type endless struct{ n int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -198,8 +200,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A shard that decodes to more than its index entry is rejected early, and a table with a false
-// size allocates no memory.
+// TestBombs checks that a shard that decodes to more bytes than its index entry states is rejected
+// early, and that a table with a false size allocates no memory.
 func TestBombs(t *testing.T) {
 	o := build(t, "x")
 	e := &endless{}

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// one returns a format of one shard, "a", with this description.
+// one returns a format whose datasets have one shard, "a", with this description.
 func one(shard offsets.Shard) format.Format {
 	return format.Format{Survey: func(context.Context, format.Listing, format.Options) (*format.Dataset, error) {
 		return &format.Dataset{
@@ -31,7 +31,8 @@ func one(shard offsets.Shard) format.Format {
 	}}
 }
 
-// For any samples, header and field sizes, the scan finds the samples and fields in the table.
+// TestScan_FollowsTheTable checks that the scan finds the samples and fields in the table, for any
+// samples, headers and field sizes.
 func TestScan_FollowsTheTable(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		header := []byte(rapid.StringN(0, 20, 40).Draw(r, "header"))

@@ -26,7 +26,8 @@ func file(t testing.TB, name string) []byte {
 	return b
 }
 
-// Rows are samples with a part for each non-null value, and all files have one schema.
+// TestSamples checks that rows become samples with a part for each non-null value, and that all
+// files must have the same schema.
 func TestSamples(t *testing.T) {
 	o := scantest.Objects{"d/train-0.parquet": file(t, "checksums"), "d/train-1.PARQ": file(t, "compressed-zstd-v2"), "empty.parquet": nil, "README.md": []byte("about")}
 	got, err := scantest.Scan(t.Context(), parquet.Format(), format.Options{}, o)
@@ -48,7 +49,8 @@ func TestSamples(t *testing.T) {
 	scantest.Parts(t, scantest.Dataset{Format: parquet.Format(), Objects: o})
 }
 
-// The constants are the schema, and the framing knows the types of the parts.
+// TestFields checks that the constants are the schema, and that the framing returns the types of
+// the parts.
 func TestFields(t *testing.T) {
 	d, err := parquet.Format().Survey(t.Context(), scantest.Objects{"a.parquet": file(t, "nested")}, format.Options{})
 	if err != nil {
@@ -97,7 +99,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// A field has a logical type only if Arrow's layout of it differs from the stored bytes.
+// TestLogicalTypes checks that a field has a logical type only if Arrow's layout of that type
+// differs from the stored bytes.
 func TestLogicalTypes(t *testing.T) {
 	want := map[string]string{
 		"decimal128": "decimal128(30, 2) as fixed_size_binary[13]", "decimal256": "decimal256(60, 2) as fixed_size_binary[26]", "nothing": "null as int32",
@@ -125,9 +128,10 @@ func TestLogicalTypes(t *testing.T) {
 	}
 }
 
-// Class names come from a README, or else from the first file with rows.
+// TestClasses checks that class names come from a README, or otherwise from the first file with
+// rows.
 func TestClasses(t *testing.T) {
-	own := file(t, "by-datasets") // its label is 0 for a cat and 1 for a dog
+	own := file(t, "by-datasets") // the label is 0 for a cat and 1 for a dog
 	unsaid := bytes.Replace(own, []byte("huggingface"), []byte("another key"), 1)
 	swapped := bytes.Replace(own, []byte(`["cat", "dog"]`), []byte(`["dog", "cat"]`), 1)
 	garbled := bytes.Replace(own, []byte(`{"info": `), []byte(`{"info"; `), 1)
@@ -177,7 +181,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// Unsupported files are rejected by name, with advice.
+// TestRefused checks that unsupported files are rejected by name, with advice.
 func TestRefused(t *testing.T) {
 	whole := file(t, "checksums")
 	for name, c := range map[string]struct {
@@ -198,7 +202,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// With chosen columns, the schema contains only these, and files may differ in the others.
+// TestChosenFields checks that, with selected columns, the schema contains only these columns, and
+// files may differ in all others.
 func TestChosenFields(t *testing.T) {
 	o := scantest.Objects{"a.parquet": file(t, "nested"), "b.parquet": file(t, "nested-pages-v1"), "c.parquet": nil}
 	choose := func(names ...string) format.Options { return format.Options{Fields: names} }
@@ -240,7 +245,8 @@ func TestChosenFields(t *testing.T) {
 	}
 }
 
-// Objects without a Parquet name are claimed only if the user names the format.
+// TestNames checks that objects without a Parquet name are claimed only if the user names the
+// format.
 func TestNames(t *testing.T) {
 	o := scantest.Objects{"train": file(t, "checksums")}
 	d, err := parquet.Format().Survey(t.Context(), o, format.Options{})

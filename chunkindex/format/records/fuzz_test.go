@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// An accepted array is one header followed by contiguous records up to its end, and NPYHeader
-// writes an equivalent header.
+// FuzzScanNPY checks that an accepted array is one header followed by contiguous records up to the
+// end, and that NPYHeader writes an equivalent header.
 func FuzzScanNPY(f *testing.F) {
 	f.Add(npy(3))
 	f.Add(literal(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1)}\n"))

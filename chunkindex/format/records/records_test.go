@@ -18,7 +18,7 @@ func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sam
 	return scantest.Scan(context.Background(), records.Format(), o, objects)
 }
 
-// npy returns an .npy file of n samples of 2x3 two-byte numbers.
+// npy returns an .npy file with n samples. Each sample is an array of 2x3 two-byte numbers.
 func npy(n int) []byte {
 	b := framing.NPYHeader("<u2", uint64(n), []uint64{2, 3})
 	for i := range 6 * n {
@@ -110,7 +110,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// Files that neither the user nor their contents identify as records are left to other formats.
+// TestNotRecords checks that files are left to other formats if neither the user nor their contents
+// identify them as records.
 func TestNotRecords(t *testing.T) {
 	for name, objects := range map[string]scantest.Objects{
 		"nothing":                      {},
@@ -182,8 +183,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A header is the single literal that NumPy writes, with any spacing, and no other Python
-// expression.
+// TestHeaders checks that a header may only be the literal that NumPy writes, with any spacing, and
+// no other Python expression.
 func TestHeaders(t *testing.T) {
 	for text, want := range map[string]string{
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   \n":                        "<f4 [3 4]",
@@ -241,7 +242,8 @@ func matches(text, any string) bool {
 	return false
 }
 
-// A header with a false length allocates no memory for it.
+// TestReadNPY_FalseLengthAllocatesNothing checks that a header with a false length allocates no
+// memory for that length.
 func TestReadNPY_FalseLengthAllocatesNothing(t *testing.T) {
 	b := literal(2, "{}\n")
 	binary.LittleEndian.PutUint32(b[8:], 1<<31)

@@ -17,7 +17,7 @@ func dataset() scantest.Dataset {
 	}
 }
 
-// fixChecksums recomputes the checksums of all lengths.
+// fixChecksums recomputes the checksums of the lengths of all records.
 func fixChecksums(b []byte) {
 	for len(b) >= 12 {
 		binary.LittleEndian.PutUint32(b[8:], masked(b[:8]))

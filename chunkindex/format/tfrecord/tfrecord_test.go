@@ -36,7 +36,7 @@ func file(records ...string) []byte {
 	return b
 }
 
-// head returns the bytes before a record of n bytes.
+// head returns the bytes before the data of a record of n bytes.
 func head(n uint64) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, n)
 	return binary.LittleEndian.AppendUint32(b, masked(b))
@@ -50,7 +50,7 @@ func sample(key string, offset, length int64) scantest.Sample {
 	return scantest.Sample{Key: key, Offset: offset, Length: length, Parts: []scantest.Part{{Ext: "tfrecord", Offset: 12, Length: length - 16}}}
 }
 
-// A record as written by PyPI's tfrecord package.
+// TestKnownRecord scans a record that PyPI's tfrecord package has written.
 func TestKnownRecord(t *testing.T) {
 	want := "\x05\x00\x00\x00\x00\x00\x00\x00\xea\xb2\x04\x3ehello\xbb\x1f\x1c\x19"
 	got := file("hello")
@@ -106,7 +106,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// A change of any byte is rejected with the number of its record.
+// TestScan_VerifiesEveryByte checks that a change of any byte is rejected with the number of its
+// record.
 func TestScan_VerifiesEveryByte(t *testing.T) {
 	b := file("one", "two!", "")
 	for i := range b {
@@ -123,7 +124,7 @@ func TestScan_VerifiesEveryByte(t *testing.T) {
 	}
 }
 
-// A truncated file is rejected, unless it ends between records.
+// TestTruncated checks that a truncated file is rejected, unless it ends between records.
 func TestTruncated(t *testing.T) {
 	b := file("one", "two!", "")
 	clean := map[int]int{0: 0, 19: 1, 39: 2}
@@ -158,7 +159,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// damaged flips one bit of the first length.
+// damaged flips one bit in the length of the first record.
 func damaged(b []byte) []byte {
 	b[0] ^= 1
 	return b
@@ -181,7 +182,7 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, tfrecord.Format(), format.Options{}, "a.tfrecord", file("one", "two!"))
 }
 
-// A long record takes no more memory than a buffer.
+// TestMemory checks that a long record needs no more memory than a buffer.
 func TestMemory(t *testing.T) {
 	d, err := tfrecord.Format().Survey(t.Context(), scantest.Objects{"a.tfrecord": file("x")}, format.Options{})
 	if err != nil {
@@ -206,13 +207,14 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An accepted file equals the TFRecord file of its records.
+// FuzzScanTFRecord checks that an accepted file equals the TFRecord file that is built from its
+// records.
 func FuzzScanTFRecord(f *testing.F) {
 	f.Add(file("one", "", "three"), true)
 	f.Add(file("one")[:8], false)
 	f.Add([]byte("one\ntwo\n"), true)
 	f.Fuzz(func(t *testing.T, b []byte, fixChecksums bool) {
-		if fixChecksums { // otherwise almost nothing passes the checksums
+		if fixChecksums { // otherwise the scan would reject almost all inputs because of their checksums
 			b = file(strings.Split(string(b), "\n")...)
 		}
 		found, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": b})

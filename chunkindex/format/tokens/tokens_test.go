@@ -20,8 +20,8 @@ func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sam
 	return scantest.Scan(context.Background(), tokens.Format(), o, objects)
 }
 
-// index returns an .idx of two-byte tokens in sequences of these lengths, with one sequence per
-// document.
+// index returns an .idx for two-byte tokens. The sequences have these lengths, and each document
+// has one sequence.
 func index(lengths ...int) []byte {
 	le := binary.LittleEndian
 	b := append([]byte("MMIDIDX\x00\x00"), 1, 0, 0, 0, 0, 0, 0, 0, 8)
@@ -51,7 +51,7 @@ func text(n, size int) []byte {
 	return b
 }
 
-// llmc returns a file of llm.c.
+// llmc returns a file of llm.c with this header and body.
 func llmc(magic, version, n uint32, body []byte) []byte {
 	b := make([]byte, 1024)
 	for i, v := range []uint32{magic, version, n} {
@@ -112,7 +112,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// LeftOut counts the tokens that fill no window, if a shard records its number of tokens.
+// TestLeftOut checks that LeftOut counts the tokens that fill no window, if a shard records its
+// number of tokens.
 func TestLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		o       format.Options
@@ -146,7 +147,7 @@ func changed(b []byte, at int, v byte) []byte {
 func TestRefusals(t *testing.T) {
 	four, flat := format.Options{SequenceLength: 4}, format.Options{SequenceLength: 4, DType: "<u2"}
 	pair := func(idx []byte) scantest.Objects { return scantest.Objects{"a.bin": text(10, 2), "a.idx": idx} }
-	good := index(3, 7) // lengths at 34, offsets at 42, documents at 58
+	good := index(3, 7) // offsets of the tables: lengths at 34, offsets at 42, documents at 58
 	for _, c := range []struct {
 		o       format.Options
 		objects scantest.Objects
@@ -231,7 +232,8 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, tokens.Format(), format.Options{SequenceLength: 2}, "a.npy", npy("<u2", 9, text(9, 2)))
 }
 
-// A long window allocates no memory for missing tokens.
+// TestScan_LongWindowAllocatesNothing checks that a long window allocates no memory for missing
+// tokens.
 func TestScan_LongWindowAllocatesNothing(t *testing.T) {
 	d, err := tokens.Format().Survey(t.Context(), scantest.Objects{"a.bin": text(9, 2)}, format.Options{SequenceLength: 1 << 24, DType: "<u2"})
 	if err != nil {
@@ -248,8 +250,8 @@ func TestScan_LongWindowAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Windows are contiguous, each begins with the last token of the preceding one, and fewer tokens
-// than a window remain.
+// FuzzScanTokens checks that windows are contiguous, that each begins with the last token of the
+// preceding window, and that fewer tokens than a window remain.
 func FuzzScanTokens(f *testing.F) {
 	f.Add(text(10, 2), []byte{}, int64(4), uint8(0))
 	f.Add(text(10, 2), index(3, 7), int64(4), uint8(1))

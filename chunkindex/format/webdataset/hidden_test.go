@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// Hidden members are not parts of samples and do not end them. Their bytes are between samples, or
-// inside the sample that surrounds them.
+// TestHiddenMembers checks that hidden members are not parts of samples and do not end samples.
+// Their bytes are between samples, or inside the sample that surrounds them.
 func TestHiddenMembers(t *testing.T) {
 	b := archive(t,
 		member{name: "./._0.jpg", body: "finder"}, member{name: "./0.jpg", body: "0"}, member{name: "./._0.cls", body: "finder"}, member{name: "./0.cls", body: "5"},
@@ -43,8 +43,8 @@ func TestHiddenMembers(t *testing.T) {
 	}
 }
 
-// Hidden members that are too long to hold end the preceding sample, which is then rejected if it
-// continues.
+// TestScan_LongHiddenMembersEndASample checks that hidden members that are too long to hold end the
+// preceding sample. If that sample continues after them, it must be rejected.
 func TestScan_LongHiddenMembersEndASample(t *testing.T) {
 	got, err := scan(archive(t, member{name: "a.jpg"}, member{name: "._a", body: strings.Repeat("long", 1<<19)}, member{name: "a.cls"}))
 	if d := cmp.Diff([]string{"a|jpg", "a|cls"}, keys(got)); err != nil || d != "" {
@@ -52,7 +52,8 @@ func TestScan_LongHiddenMembersEndASample(t *testing.T) {
 	}
 }
 
-// The survey's counter counts the members that scans skip.
+// TestSurvey_CountsHiddenMembers checks that the survey's counter counts the members that scans
+// skip.
 func TestSurvey_CountsHiddenMembers(t *testing.T) {
 	d, err := webdataset.Format().Survey(t.Context(), scantest.Objects{"a.tar": nil}, format.Options{})
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Names that WebDataset's own reader skips, reserves or rejects are rejected by name: a batch with
-// such names would silently lose samples. The table follows its tariterators.
+// TestScan_RejectsReservedNames checks that names that WebDataset's own reader skips, reserves or
+// rejects are rejected by name, because a batch with such names would silently lose samples. The
+// table is based on WebDataset's tariterators.
 func TestScan_RejectsReservedNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"__": "skips members", "___": "skips members", "__a__": "skips members", "__a.b__": "skips members", "__a__/b.jpg": "skips members",

@@ -98,8 +98,9 @@ func TestGrouping(t *testing.T) {
 	}
 }
 
-// A name without a dot joins the adjacent sample of its key. WebDataset's own reader groups the
-// other members the same way and skips this one, so it finds one sample too.
+// TestScan_NameWithoutADotJoinsItsKey checks that a name without a dot joins the adjacent sample
+// with the same key. WebDataset's own reader skips this member and groups the others the same way,
+// so it finds one sample too.
 func TestScan_NameWithoutADotJoinsItsKey(t *testing.T) {
 	for _, c := range []struct{ names, want, reader []string }{
 		{[]string{"README", "README.original"}, []string{"README||original"}, []string{"README|original"}},
@@ -107,7 +108,7 @@ func TestScan_NameWithoutADotJoinsItsKey(t *testing.T) {
 		{[]string{"d.x/a.jpg", "d.x/a", "d.x/a.cls"}, []string{"d.x/a|jpg||cls"}, []string{"d.x/a|jpg|cls"}},
 		{[]string{"README", "d/README.original"}, []string{"README|", "d/README|original"}, []string{"d/README|original"}},
 		{[]string{"a", "b", "b.jpg"}, []string{"a|", "b||jpg"}, []string{"b|jpg"}},
-		{[]string{"d/.hidden", "e"}, []string{"e|"}, []string{"d/|hidden"}}, // the reader differs here
+		{[]string{"d/.hidden", "e"}, []string{"e|"}, []string{"d/|hidden"}}, // WebDataset's reader differs here
 	} {
 		var members []member
 		for _, n := range c.names {
@@ -126,8 +127,8 @@ func TestScan_NameWithoutADotJoinsItsKey(t *testing.T) {
 	}
 }
 
-// webdatasetGroups groups names by the published pattern of WebDataset's reader, which skips other
-// names.
+// webdatasetGroups groups names by the pattern that WebDataset's reader uses and publishes. That
+// reader skips names that do not match.
 func webdatasetGroups(names []string) []string {
 	pattern := regexp.MustCompile(`^((?:.*/|)[^.]+)[.]([^/]*)$`)
 	var out []string
@@ -170,7 +171,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A change of any byte in a member header or an extension header is rejected.
+// TestScan_VerifiesHeaderChecksums checks that a change of any byte in a member header or an
+// extension header is rejected.
 func TestScan_VerifiesHeaderChecksums(t *testing.T) {
 	b := archive(t, member{name: "a.jpg", body: "x"}, member{name: strings.Repeat("p/", 150) + "b.jpg", body: "2"},
 		member{name: strings.Repeat("g", 200) + ".jpg", format: tar.FormatGNU, body: "3"}, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "c"}})
@@ -185,7 +187,7 @@ func TestScan_VerifiesHeaderChecksums(t *testing.T) {
 			got, err := scan(b)
 			var where *format.Error
 			switch {
-			case err == nil && i >= 148 && i < 156: // the checksum itself, whose last two bytes are padding
+			case err == nil && i >= 148 && i < 156: // the checksum field, whose last two bytes are padding
 			case !errors.As(err, &where):
 				t.Fatalf("byte %d of the header at %d: got %v, %v", i, at, keys(got), err)
 			}
@@ -197,7 +199,8 @@ func TestScan_VerifiesHeaderChecksums(t *testing.T) {
 	}
 }
 
-// A member whose declared length exceeds a sample's maximum is rejected before it is read.
+// TestScan_RejectsLongMembers checks that a member whose declared length exceeds the maximum for a
+// sample is rejected before its content is read.
 func TestScan_RejectsLongMembers(t *testing.T) {
 	for _, size := range []int64{format.MaxSample + 1, 1 << 35, 1 << 61} {
 		var b bytes.Buffer
@@ -213,7 +216,7 @@ func TestScan_RejectsLongMembers(t *testing.T) {
 	}
 }
 
-// heapSink records the heap size when a sample begins and when it ends.
+// heapSink is a Sink that records the heap size when a sample begins and when it ends.
 type heapSink struct {
 	scantest.Nothing
 	before, after uint64
@@ -235,7 +238,8 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// A scan retains only the extensions of a sample's members, not their whole names.
+// TestScan_RetainsOnlyExtensions checks that a scan retains only the extensions of a sample's
+// members, not their whole names.
 func TestScan_RetainsOnlyExtensions(t *testing.T) {
 	var members []member
 	for i := range 4000 {
@@ -257,7 +261,8 @@ func TestScan_RetainsOnlyExtensions(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// sparse returns an archive with a GNU sparse member, made by changing the type and the checksum.
+// sparse returns an archive with a GNU sparse member. It modifies the type and the checksum of a
+// regular member.
 func sparse(t *testing.T) []byte {
 	t.Helper()
 	b := archive(t, member{name: "s.jpg", format: tar.FormatGNU})
@@ -266,7 +271,7 @@ func sparse(t *testing.T) []byte {
 	return b
 }
 
-// A truncated archive is rejected, unless it ends between members.
+// TestTruncated checks that a truncated archive is rejected, unless it ends between members.
 func TestTruncated(t *testing.T) {
 	b := archive(t, member{name: "a.jpg", body: strings.Repeat("x", 700)}, member{name: "a.cls", body: "1"},
 		member{name: strings.Repeat("p/", 150) + "b.jpg", body: "2"}, member{name: "c", body: ""})
@@ -281,7 +286,7 @@ func TestTruncated(t *testing.T) {
 	for n := range b {
 		got, err := scan(b[:n])
 		end := int(whole[len(whole)-1].Offset + whole[len(whole)-1].Length)
-		if n > end { // inside the end-of-archive blocks, the first of which may be missing
+		if n > end { // the archive ends inside the end-of-archive blocks, of which even the first may be missing
 			if (n-end)%512 == 0 && err != nil {
 				t.Errorf("cut at %d: got %v", n, err)
 			}
@@ -297,8 +302,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// A scan finds the same contents as archive/tar in archives of GNU tar and Python, in all their
-// formats.
+// TestScan_OtherArchivers checks that a scan finds the same contents as archive/tar, in archives of
+// GNU tar and Python in all their formats.
 func TestScan_OtherArchivers(t *testing.T) {
 	dir := t.TempDir()
 	for i, n := range []string{"a.jpg", "a.cls", "b.tar.gz", "grün.txt", strings.Repeat("n", 90) + ".jpg", "x y.z", "empty.bin"} {
@@ -347,7 +352,8 @@ func TestScan_OtherArchivers(t *testing.T) {
 	}
 }
 
-// compare returns the differences between the members found and those that archive/tar reads.
+// compare returns the differences between the members that a scan found and the members that
+// archive/tar reads.
 func compare(b []byte, got []scantest.Sample) string {
 	type file struct{ Name, Body string }
 	var want, have []file
@@ -379,7 +385,7 @@ func compare(b []byte, got []scantest.Sample) string {
 			have = append(have, file{name, string(sample[p.Offset : p.Offset+p.Length])})
 		}
 	}
-	for i := range want { // "a." has an empty extension
+	for i := range want { // the member "a." has an empty extension
 		if i < len(have) && have[i].Name+"." == want[i].Name {
 			have[i].Name += "."
 		}

@@ -8,18 +8,19 @@ import (
 	"testing"
 )
 
-// The size in an extended header overrides the member's own field, which other archivers leave at
-// zero.
+// TestScan_SizeInAnExtendedHeader checks that the size in an extended header overrides the member's
+// own field. Other archivers leave that field at zero.
 func TestScan_SizeInAnExtendedHeader(t *testing.T) {
 	const body = "the bytes of a sample, which no field of its own header counts"
 	b := archive(t,
-		// A record that archive/tar accepts, as long as the record for the size.
+		// A record that archive/tar accepts and that has the same length as a record for
+		// the size.
 		member{name: "a.jpg", body: body, records: map[string]string{"SIZE": fmt.Sprint(len(body))}, format: tar.FormatPAX},
 		member{name: "b.jpg", body: "b"},
 	)
 	b = bytes.Replace(b, []byte("SIZE="), []byte("size="), 1)
 	sum(b[:512])
-	own := b[1024:1536] // after the extended header and its one block of records
+	own := b[1024:1536] // the member's own header follows the extended header and its one block of records
 	copy(own[124:136], "00000000000\x00")
 	sum(own)
 
@@ -40,8 +41,8 @@ func TestScan_SizeInAnExtendedHeader(t *testing.T) {
 	}
 }
 
-// Numbers that readers interpret differently are rejected: with a size of 0 they would treat the
-// content as headers.
+// TestParseHeader_AmbiguousNumbers checks that numbers that readers interpret differently are
+// rejected. If a reader finds a size of 0, it treats the content as headers.
 func TestParseHeader_AmbiguousNumbers(t *testing.T) {
 	for field, want := range map[string]int{
 		"00000000012\x00": 10, "12 ": 10, "  12": 10, "12\x0077": 10, " 12 \x00": 10,
@@ -64,7 +65,7 @@ func TestParseHeader_AmbiguousNumbers(t *testing.T) {
 	}
 }
 
-// sum updates the checksum of a modified header.
+// sum recomputes the checksum of a modified header.
 func sum(header []byte) {
 	n := 8 * int(' ')
 	for i, c := range header {

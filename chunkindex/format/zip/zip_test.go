@@ -24,8 +24,8 @@ type entry struct {
 	method        uint16
 }
 
-// write returns an archive. With raw, headers contain lengths and checksums; otherwise these follow
-// the contents.
+// write returns an archive. With raw, the headers contain lengths and checksums. Otherwise these
+// follow the contents.
 func write(t testing.TB, raw bool, entries ...entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -68,7 +68,7 @@ func TestSamples(t *testing.T) {
 		"a.zip": {sample("d/1", "jpg", 0, 3), sample("d/frame", "0001.png", 3, n), sample("2", "nii.gz", n+3, 3), sample("README", "", n+6, 5)},
 		"b.ZIP": nil,
 	})
-	// Stored members are ranges of the archive.
+	// Stored members are found as ranges of the archive.
 	for _, raw := range []bool{true, false} {
 		b := write(t, raw, entry{"1.jpg", "one", 0}, entry{".x", "hidden", 0}, entry{"2.jpg", "three", 0})
 		at := func(content string) int { return strings.Index(string(b), content) }
@@ -77,7 +77,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// parts returns a sample of several parts at the offsets of their contents in the archive.
+// parts returns a sample whose parts have the offsets of these contents in the archive.
 func parts(b []byte, key string, of ...string) scantest.Sample {
 	var s scantest.Sample
 	for i := 0; i < len(of); i += 2 {
@@ -91,7 +91,7 @@ func parts(b []byte, key string, of ...string) scantest.Sample {
 	return s
 }
 
-// Members form samples like those of a tar, stored or deflated.
+// TestGrouping checks that members, stored or deflated, form samples like the members of a tar.
 func TestGrouping(t *testing.T) {
 	members := func(method uint16) []entry {
 		return []entry{
@@ -110,7 +110,7 @@ func TestGrouping(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		archive []byte
-		lies    string // location of the samples
+		lies    string // text that contains the samples; empty: the archive
 	}{
 		"stored, sums behind": {write(t, false, members(archive.Store)...), ""},
 		"stored, sums before": {write(t, true, members(archive.Store)...), ""},
@@ -124,10 +124,10 @@ func TestGrouping(t *testing.T) {
 			}
 			three := parts(b, "3", "jpg", "<three>")
 			empty := scantest.Part{Ext: "cls"}
-			if c.lies == "" { // the header of the second member is in between
+			if c.lies == "" { // the header of the sample's second member is between its parts
 				head := int64(30 + len("3.jpg"))
 				if strings.Contains(name, "behind") {
-					head += 16 // checksum and lengths of the empty member
+					head += 16 // length of the checksum and lengths that follow the empty member
 				}
 				three.Offset, three.Length, three.Parts[0].Offset = three.Offset-head, three.Length+head, head
 			}
@@ -143,7 +143,8 @@ func TestGrouping(t *testing.T) {
 	}
 }
 
-// Names that WebDataset's reader would mishandle are rejected, as in a tar.
+// TestScan_RejectsReservedNames checks that names that WebDataset's reader would mishandle are
+// rejected, like in a tar.
 func TestScan_RejectsReservedNames(t *testing.T) {
 	for want, members := range map[string][]entry{
 		`"1.jpg" at offset 36: two members with this name`: {{"1.jpg", "a", 0}, {"1.jpg", "b", 0}},
@@ -157,7 +158,7 @@ func TestScan_RejectsReservedNames(t *testing.T) {
 	}
 }
 
-// With KeyPath, each member is a sample with a unique key.
+// TestEachMember checks that, with KeyPath, each member is a sample with a unique key.
 func TestEachMember(t *testing.T) {
 	pair := scantest.Objects{"a.zip": write(t, false, entry{"1.jpg", "one", 8}, entry{"2.jpg", "two", 8}, entry{"1.tar.png", "1", 8}, entry{"1.png", "1", 8})}
 	scantest.Finds(t, zip.Format(), format.Options{Key: format.KeyPath}, pair, map[string][]scantest.Sample{
@@ -165,8 +166,8 @@ func TestEachMember(t *testing.T) {
 	})
 }
 
-// Hidden members between two members of a sample become part of it, up to a maximum length; longer
-// ones end the sample.
+// TestScan_LongHiddenMembersEndASample checks that hidden members between two members of a sample
+// become part of the sample, up to a maximum length. Longer hidden members must end the sample.
 func TestScan_LongHiddenMembersEndASample(t *testing.T) {
 	for _, n := range []int{1 << 19, 1 << 20} {
 		b := write(t, true, entry{"1.jpg", "one", 0}, entry{"._1", strings.Repeat("x", n), 0}, entry{"1.txt", "two", 0})
@@ -186,7 +187,8 @@ func TestScan_DirectoriesEndASample(t *testing.T) {
 	}
 }
 
-// Assumed names a sample of several members and the flag that separates them.
+// TestAssumed_NamesJoinedMembers checks that Assumed names a sample with several members, and the
+// flag that separates them.
 func TestAssumed_NamesJoinedMembers(t *testing.T) {
 	objects := scantest.Objects{
 		"a.zip": write(t, true, entry{"0.jpg", "zero", 0}),
@@ -248,7 +250,7 @@ func TestHiddenMembers(t *testing.T) {
 	}
 }
 
-// ranges is a format.Ranges of bytes.
+// ranges is an archive in memory that implements format.Ranges.
 type ranges []byte
 
 func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
@@ -256,7 +258,8 @@ func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
 	return err
 }
 
-// The frames and parameters of each run of members decode to their contents.
+// TestFramesDecode checks that the frames and parameters of each run of members decode to their
+// contents.
 func TestFramesDecode(t *testing.T) {
 	long := strings.Repeat("0123456789", 5000)
 	b := write(t, false, entry{"1.a", long, archive.Deflate}, entry{"d/", "", 0}, entry{"2.a", "stored", 0}, entry{".hidden", long, 0}, entry{"3.a", long[:777], archive.Deflate})
@@ -302,7 +305,7 @@ func TestRefusals(t *testing.T) {
 	second := bytes.LastIndex(good, []byte("PK\x03\x04"))
 	hidden := write(t, true, entry{"1.jpg", "one", 0}, entry{".x", "more", 0}, entry{"2.jpg", "two", 0})
 	end := len(good) - 22
-	// with returns an archive with other bytes at an offset.
+	// with returns a copy of an archive in which other bytes are at an offset.
 	with := func(b []byte, at int, bytes ...byte) []byte {
 		b = append([]byte(nil), b...)
 		copy(b[at:], bytes)
@@ -345,13 +348,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A wrong checksum is detected even if the content still decodes.
+// TestZip_VerifiesChecksums checks that a wrong checksum is detected even if the content decodes.
 func TestZip_VerifiesChecksums(t *testing.T) {
 	for _, method := range []uint16{archive.Store, archive.Deflate} {
 		b := write(t, method == archive.Store, entry{"1.jpg", "one", method})
 		for _, magic := range []string{"PK\x03\x04", "PK\x01\x02"} {
 			at := strings.Index(string(b), magic) + map[string]int{"PK\x03\x04": 14, "PK\x01\x02": 16}[magic]
-			if method == archive.Store || magic == "PK\x01\x02" { // the header of a deflated member has no checksum
+			if method == archive.Store || magic == "PK\x01\x02" { // the header of a deflated member contains no checksum
 				b[at] ^= 1
 			}
 		}
@@ -359,7 +362,8 @@ func TestZip_VerifiesChecksums(t *testing.T) {
 	}
 }
 
-// withLength returns the archive of one deflated member with another length in the directory.
+// withLength returns an archive with one deflated member, for which the directory states this
+// length.
 func withLength(b []byte, length uint32) []byte {
 	b = bytes.Clone(b)
 	at := bytes.Index(b, []byte("PK\x01\x02"))
@@ -367,7 +371,7 @@ func withLength(b []byte, length uint32) []byte {
 	return b
 }
 
-// Zip64 values are used where the other fields overflow.
+// TestZip64 checks that the values in a Zip64 field are used if the other fields overflow.
 func TestZip64(t *testing.T) {
 	var entries []entry
 	for range 70_000 {
@@ -384,7 +388,7 @@ func TestZip64(t *testing.T) {
 	scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": other}, "its end records, with and without Zip64, differ")
 }
 
-// failing is a store that fails at an offset.
+// failing is a store whose reads fail at an offset.
 type failing struct {
 	ranges
 	at int64
@@ -397,7 +401,8 @@ func (f failing) ReadRange(ctx context.Context, offset int64, p []byte) error {
 	return f.ranges.ReadRange(ctx, offset, p)
 }
 
-// An archive is either rejected, or Go's library finds the same contents under the same names.
+// FuzzScanZip checks that an archive is either rejected, or Go's archive/zip finds the same
+// contents under the same names.
 func FuzzScanZip(f *testing.F) {
 	f.Add(write(f, true, entry{"1.jpg", "one", 0}, entry{"1.cls", "7", 0}, entry{"2.jpg", "two", 0}))
 	f.Add(write(f, false, entry{"1.jpg", strings.Repeat("one", 50), archive.Deflate}, entry{"._1", "x", 0}, entry{"d/", "", 0}, entry{"2.jpg", "two", 0}))
@@ -427,7 +432,7 @@ func FuzzScanZip(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is accepted, but the library rejects it: %v", b, err)
 		}
-		want, unread := map[string]string{}, map[string]bool{} // the library rejects a wrong descriptor, which only sequential readers use
+		want, unread := map[string]string{}, map[string]bool{} // unread: archive/zip rejects members with a wrong descriptor, which only sequential readers use
 		for _, file := range r.File {
 			in, err := file.Open()
 			var content []byte
@@ -452,7 +457,8 @@ func FuzzScanZip(f *testing.F) {
 	})
 }
 
-// A store error at any offset is not treated as the end of an archive.
+// TestFaultOfTheStore checks that a store error at any offset is not mistaken for the end of an
+// archive.
 func TestFaultOfTheStore(t *testing.T) {
 	for _, method := range []uint16{archive.Store, archive.Deflate} {
 		b := write(t, method == archive.Store, entry{"1.jpg", "one", method}, entry{"2.jpg", "two", method})
@@ -472,7 +478,8 @@ func TestFaultOfTheStore(t *testing.T) {
 	}
 }
 
-// Members that are too long together are rejected before they are read.
+// TestScan_RejectsLongSamples checks that members whose total length exceeds the limit are rejected
+// before they are read.
 func TestScan_RejectsLongSamples(t *testing.T) {
 	b := write(t, false, entry{"f.1.png", "one", archive.Deflate}, entry{"f.2.png", "two", archive.Deflate})
 	for at, magic := 0, []byte("PK\x01\x02"); bytes.Contains(b[at:], magic); at += 24 {
