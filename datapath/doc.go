@@ -20,8 +20,8 @@
 // decoded in memory that was reserved when its dataset was opened (decoding), and its samples are
 // copied.
 //
-// Every byte is checked before it is sent: a whole chunk when it arrives; a sample that was read by
-// itself or sent by a peer by its own CRC.
+// Every byte is checked before it is sent: a whole chunk when it arrives, and a sample that was read
+// separately or sent by a peer by its own CRC.
 //
 // With Peers, each chunk has an owner among the gateways. A gateway reads from the store, keeps and
 // prefetches the chunks that it owns, for the readers of all gateways (Heard). It asks the other

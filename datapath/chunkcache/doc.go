@@ -1,5 +1,5 @@
-// Package chunkcache keeps chunks in memory, in leased slots. Keys are generic: it knows no store
-// and no index.
+// Package chunkcache keeps chunks in memory, in leased slots. Keys are generic, so it depends on no
+// store and no index.
 //
 // A Table finds the chunks of one dataset by their numbers. The key of a chunk is looked up only
 // when a request misses. A chunk with the same key that another table has loaded is then shared.
@@ -17,9 +17,9 @@
 //   - All populated memory is reserved in the budget first, including free slots, and is freed
 //     through Reclaim as soon as it is needed elsewhere. A Buffer takes a free slot first.
 //   - A chunk is evicted only for one that is due sooner, or for a body that a request waits for.
-//     The cache asks for some idle chunks when they are due, by the Due of their Dataset, and
-//     evicts the one that is due last (idle.go). Chunks that no reader needs are evicted before all
-//     others, the least recently used first.
+//     The cache queries the due times of some idle chunks (Dataset.Due), and evicts the chunk that
+//     is due last (idle.go). Chunks that no reader needs are evicted before all others, the least
+//     recently used first.
 //
 // A Shelf has the same eviction without bytes, budget and loads, for simulations.
 //
@@ -27,5 +27,5 @@
 // power of two apart. So at most 12.5 % of a slot is unused, and a slot fits another chunk of about
 // the same size, or one up to a fifth smaller. Populate allocates their memory before it is needed,
 // or else the first load does. Slots are reused. Memory to decode in is not populated: a decoder
-// may need any part of it, and writes to little.
+// may need any part of it, but writes only to a small part.
 package chunkcache

@@ -1,5 +1,5 @@
 // Package diskcache keeps chunks in files, between memory and the store, so that they survive a
-// restart. It knows no dataset and no HTTP: a chunk is a key and its bytes.
+// restart. It is independent of datasets and HTTP: a chunk is a key and its bytes.
 //
 // Guarantees:
 //
@@ -9,11 +9,11 @@
 //   - A file gets its name only after its bytes and its footer are synced, and never changes
 //     afterwards. A read continues from its open descriptor if the file is removed.
 //   - Disk errors do not reach callers. Read reports a miss and Write reports that the chunk was
-//     not kept. After failed writes a disk gets none for a while, then the next one tests it;
-//     likewise for reads. Chunks that are still readable are served. If other files have filled the
-//     file system, new chunks replace old ones.
+//     not kept. After failed writes, writes are off for a while; then the next write tests the
+//     disk. The same applies to reads. Chunks that are still readable are served. If other files
+//     have filled the file system, new chunks replace old ones.
 //   - A disk that hangs blocks no caller: Read, Write, Reject, Hold and Close return after a few
-//     seconds, and Read and Write when their context ends. The disk gets no calls until it
+//     seconds, and Read and Write also return when their context ends. The disk gets no calls until it
 //     responds. Only Open waits for it.
 //   - The cache uses at most MaxBytes, including footers and the file system's rounding.
 //   - A chunk replaces another one only if the plans of the readers show that this saves a read:

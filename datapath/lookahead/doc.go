@@ -3,7 +3,7 @@
 // and it does no I/O and starts no goroutines, so gateways and simulations can use their own
 // clocks.
 //
-// A rank is known only from its requests. They contain its position. The time from the end of an
+// A rank is known only from its requests, which contain its position. The time from the end of an
 // answer to the next request, its think time, shows how fast it would proceed without waiting.
 // Ranks of one plan at nearby positions are one reader, since they need the same chunks. The
 // predictions affect speed, never bytes.
@@ -19,8 +19,8 @@
 //     requested in runs of several batches, each while the rank consumes the previous run (Run,
 //     Plan).
 //
-// A reader needs a chunk soon if it is a chunk of its current batch, or one of the following
-// chunks, as many as its memory holds.
+// A reader needs a chunk soon if its current batch needs the chunk, or if the chunk is one of the
+// following ones, up to the number that memory can hold.
 //
 // Serving the cursor that is due first is the heuristic of Lobster (Liu et al., ICPP 2022), applied
 // chunk by chunk. Lobster gives each consumer one fetcher, and then one more at a time to the
