@@ -82,8 +82,7 @@ func help(t *testing.T, c *cobra.Command) string {
 	return ok(t, append(strings.Fields(c.CommandPath())[1:], "--help")...).stdout
 }
 
-// commands returns all commands. They are built for a fixed machine, since its defaults do not
-// matter.
+// commands returns all commands, built for a fixed machine, since its defaults do not matter.
 func commands(t *testing.T) []*cobra.Command {
 	t.Helper()
 	a := &app{cli.New(nil, nil, nil)}
@@ -539,8 +538,8 @@ func TestServeCheck_PrintsConfigurationThatServeAccepts(t *testing.T) {
 	}
 }
 
-// TestServe_WorksWithMinimumBudget starts a gateway with the minimum size that an error names, and
-// with 1 MiB less.
+// TestServe_WorksWithMinimumBudget starts serve with the minimum that its error names, and 1 MiB
+// less.
 func TestServe_WorksWithMinimumBudget(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "shards")
 	for _, name := range []string{"big.bin", "bigger.bin"} {
