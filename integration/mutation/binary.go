@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// memory is the address space of a test process, in KiB, so that a mutant that allocates without
-// end fails.
+// memory bounds the address space of a test process, in KiB, so that a mutant that allocates
+// without end fails.
 const memory = 4 << 20
 
-// binary is the test binary of a package with all its mutants.
+// binary is the test binary of a package, with all mutants of the package.
 type binary struct {
 	path, dir string
 	mutants   []mutant
 }
 
-// build compiles a package with its tests and all its mutants. It writes only to dir.
+// build compiles a package with its tests and all its mutants. It writes only into dir.
 func build(root, dir string, s *source) (*binary, error) {
 	all, files := mutate(s)
 	overlay := map[string]map[string]string{"Replace": {}}
@@ -57,8 +57,8 @@ type test struct {
 	Reaches []string
 }
 
-// tests runs each test individually, except for those in slow, without a mutant. It returns them,
-// the fastest first.
+// tests runs each test separately without a mutant, except for the tests in slow. It returns the
+// tests, the fastest first.
 func (b *binary) tests(slow map[string]string, progress func(done, all int)) (found []test, err error) {
 	listed, err := output(b.dir, b.path, "-test.list", ".")
 	if err != nil {
@@ -103,15 +103,15 @@ const (
 // timeout is the failure of a run that exceeded its limit.
 const timeout = "timeout"
 
-// verdict is the result of a mutant, and how the tests found it.
+// verdict is the result of a mutant, and the test or the failure that killed it.
 type verdict struct {
 	Result string
 	By     string `json:",omitempty"`
 }
 
-// judge runs the tests that reach a mutant until one fails, the fastest first: tests of half a
-// second in total together, then tests of four times as long, and so on. A test that takes much
-// longer twice than without the mutant has found it.
+// judge runs the tests that reach a mutant until one fails. It begins with the fastest tests, of
+// half a second in total, and then runs groups of four times the duration. A mutant is killed by a
+// timeout only if the repeated run also exceeds its limit.
 func (b *binary) judge(m mutant, tests []test) verdict {
 	var groups [][]string
 	var sums []float64
@@ -148,17 +148,17 @@ func limitFor(seconds float64) time.Duration {
 	return time.Duration((3 + 4*seconds) * float64(time.Second))
 }
 
-// repeat repeats a run that exceeded limit, because the machine may have been busy. The new limit
-// is at least twice as long, and at least twice the limit for the time that the tests now take
-// without the mutant.
+// repeat repeats a run that exceeded its limit, because the machine may have been busy. The new
+// limit is at least twice the old one. It is also at least twice the limit for the time that the
+// tests now take without the mutant.
 func (b *binary) repeat(id int, names []string, limit time.Duration) (failed string) {
 	start := time.Now()
 	b.run(0, names, 10*time.Minute)
 	return b.run(id, names, 2*max(limit, limitFor(time.Since(start).Seconds())))
 }
 
-// run runs tests with a mutant, and returns how they failed, or nothing. All processes that they
-// started end. The timeout of the tests themselves is for tests that outlive this process.
+// run runs tests with a mutant, and returns how they failed, or "". It kills all processes that the
+// tests have started. The tests' own timeout ends them if this process is killed.
 func (b *binary) run(id int, names []string, limit time.Duration, env ...string) (failed string) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -166,8 +166,8 @@ func (b *binary) run(id int, names []string, limit time.Duration, env ...string)
 	cmd := exec.CommandContext(ctx, "sh", "-c", limited, b.path, "-test.failfast", "-test.timeout", (limit + 5*time.Second).String(),
 		"-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd.Dir = b.dir
-	// Random tests draw the same values each time, with small counts, and write no failures into
-	// the tree.
+	// Random tests draw the same values each time, with small counts, and write no failures
+	// into the checkout.
 	cmd.Env = append(os.Environ(), "MILLRACE_LONG=", "RAPID_SEED=1", "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s",
 		fmt.Sprintf("MILLRACE_MUTANT=%d", id))
 	cmd.Env = append(cmd.Env, env...)

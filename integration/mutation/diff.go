@@ -10,7 +10,7 @@ import (
 
 var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
 
-// changedLines returns the lines of the files of a package that differ from a commit.
+// changedLines returns the lines in a package's files that differ from a commit.
 func changedLines(root, rev, dir string) (map[string]map[int]bool, error) {
 	text, err := output(root, "git", "diff", "-U0", "--no-renames", "--no-ext-diff", rev, "--", dir)
 	if err != nil {
@@ -21,7 +21,7 @@ func changedLines(root, rev, dir string) (map[string]map[int]bool, error) {
 		if path, ok := strings.CutPrefix(line, "+++ b/"); ok {
 			file = strings.TrimSpace(path)
 			if filepath.Dir(file) != filepath.FromSlash(dir) {
-				file = "" // a file of another package
+				file = "" // the file belongs to another package
 			}
 		}
 		found := hunk.FindStringSubmatch(line)

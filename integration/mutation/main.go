@@ -1,8 +1,8 @@
-// Command mutation measures how many small changes to the code of a package are found by its unit
-// tests.
+// Command mutation measures how many small changes to the code of a package are detected by its
+// unit tests.
 //
-// All mutants of a package are compiled into one test binary. The environment selects one of them
-// by its number. So a mutant costs one run of the tests that reach it and no compilation.
+// All mutants of a package are compiled into one test binary. An environment variable selects one
+// of them by number. So a mutant costs one run of the tests that reach it, but no compilation.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// engine is part of each digest: results of another engine version are not resumed.
+// engine is part of each digest, so that results of another version of the engine are not resumed.
 const engine = "2"
 
 // results holds the known verdicts of a package, in bin/mutation-PACKAGE.json.
@@ -41,7 +41,7 @@ func resume(root string, t target) (*results, error) {
 			return err
 		}
 		if filepath.Dir(path) == dir && filepath.Ext(path) != ".go" {
-			return nil // a mutant may have left it
+			return nil // a killed run may have left it
 		}
 		text, err := os.ReadFile(path)
 		fmt.Fprintf(digest, "%s %d %x\n", path[len(root):], len(text), sha256.Sum256(text))
@@ -59,7 +59,7 @@ func resume(root string, t target) (*results, error) {
 	return r, os.MkdirAll(filepath.Dir(r.path), 0o755)
 }
 
-// save writes the results, unless it did so recently and will soon again.
+// save writes the results. Unless last is set, it skips a write soon after the previous one.
 func (r *results) save(last bool) error {
 	if !last && time.Since(r.saved) < 2*time.Second {
 		return nil
@@ -88,7 +88,7 @@ func measure(o *options, t target) (ok bool, err error) {
 	}
 	if o.diff != "" {
 		if rev == "" {
-			return true, nil // without an earlier score, no score can be lower
+			return true, nil // without an earlier score the score cannot decrease
 		}
 		if changed, err = changedLines(o.root, rev, t.path); err != nil || len(changed) == 0 {
 			return err == nil, err
@@ -115,7 +115,8 @@ func measure(o *options, t target) (ok bool, err error) {
 	return report(o, t, r, all, chosen, left, committed)
 }
 
-// judge judges the mutants without a known verdict, and returns how many it left out.
+// judge judges the mutants without a known verdict, and returns the number of mutants that it left
+// out.
 func judge(o *options, t target, s *source, r *results, chosen []mutant) (left int, err error) {
 	unknown := slices.DeleteFunc(slices.Clone(chosen), func(m mutant) bool { return r.Verdicts[m.name].Result != "" && !o.survivors })
 	if len(unknown) == 0 {

@@ -19,31 +19,31 @@ var helper string
 // dropped is the operator that deletes a statement.
 const dropped = "drop"
 
-// releases are the first words of functions whose calls are dropped: they release, leave, close, unlock, put back, end or forget.
+// releases lists first words of function names. The drop operator deletes calls of such functions.
 var releases = strings.Fields(`release leave close unlock runlock put free give return unpin refund
 	done end finish stop cancel abort abandon discard drop remove delete forget evict`)
 
 // mutant is one small change of a package.
 type mutant struct {
-	id   int // of this build
+	id   int // number in this build
 	name string
 	op   string
 	file string
 	line int
 }
 
-// mutants writes the mutants of one package into its files.
+// mutants adds mutants to the files of a package.
 type mutants struct {
 	*source
 	all   []mutant
-	seen  map[string]int // name without ordinal -> number of mutants
+	seen  map[string]int // number of mutants, by name without ordinal
 	file  int            // index of the file
 	fn    string
 	stack []ast.Node
 	edits []edit
 }
 
-// mutate returns all mutants of a package, and its files with all of them inside, by name.
+// mutate returns all mutants of a package, and its files with these mutants, by name.
 func mutate(s *source) ([]mutant, map[string][]byte) {
 	m := &mutants{source: s, seen: map[string]int{}}
 	files := map[string][]byte{"mutants_helper.go": []byte("package " + s.files[0].Name.Name + "\n\n" + helper)}
@@ -61,7 +61,8 @@ func mutate(s *source) ([]mutant, map[string][]byte) {
 	return m.all, files
 }
 
-// name names a function with the type of its receiver, or the first variable of a declaration.
+// name returns the name of a function with its receiver's type, or that of the first variable of a
+// declaration.
 func name(decl ast.Decl) string {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
@@ -135,7 +136,8 @@ func (m *mutants) binary(n *ast.BinaryExpr) {
 	generic := !untypedShift(m.info, n.X) && !untypedShift(m.info, n.Y)
 	switch {
 	case n.Op == token.LAND || n.Op == token.LOR:
-		// a || b is the negation of !a && !b, and the other way round: both are evaluated as Go does.
+		// a || b is the negation of !a && !b, and vice versa, with the same evaluation
+		// order.
 		if t, ok := types.Default(m.info.TypeOf(n)).(*types.Basic); ok && t.Kind() == types.Bool {
 			on := fmt.Sprintf(") != mutantOn(%d)", m.add("logical", n, n.OpPos, became[n.Op].String()))
 			m.wrap(n, "(((", on+on+")")
@@ -155,14 +157,15 @@ func (m *mutants) binary(n *ast.BinaryExpr) {
 	}
 }
 
-// is tells whether the underlying type of an expression is basic and of a kind. It returns false
-// for a type parameter.
+// is reports whether the underlying type of an expression is basic and of a given kind. It returns
+// false for a type parameter.
 func (m *mutants) is(e ast.Expr, kind types.BasicInfo) bool {
 	t, ok := m.info.TypeOf(e).Underlying().(*types.Basic)
 	return ok && t.Info()&kind != 0 && t.Info()&types.IsComplex == 0
 }
 
-// untypedShift tells whether an operand is, or contains, a shift of a constant, whose type an argument would change.
+// untypedShift reports whether an operand is or contains a shift of a constant. Such an operand
+// would have another type as a function's argument.
 func untypedShift(info *types.Info, e ast.Expr) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if b, ok := n.(*ast.BinaryExpr); ok && (b.Op == token.SHL || b.Op == token.SHR) {
@@ -206,7 +209,7 @@ func (m *mutants) drop(n ast.Stmt, e ast.Expr) {
 	}
 }
 
-// firstWord returns the first word of a name in camel case, in small letters. RUnlock is one word.
+// firstWord returns the first word of a camel-case name in lower case. RUnlock is one word.
 func firstWord(name string) string {
 	if name == "RUnlock" {
 		return "runlock"
@@ -219,7 +222,8 @@ func firstWord(name string) string {
 	return strings.ToLower(name)
 }
 
-// inBlock tells whether the node is a statement of a list, rather than part of a for, if, switch or select.
+// inBlock reports whether the node is a statement of a list, and not a part of a for, if, switch or
+// select.
 func (m *mutants) inBlock() bool {
 	switch m.stack[len(m.stack)-1].(type) {
 	case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
@@ -228,7 +232,8 @@ func (m *mutants) inBlock() bool {
 	return false
 }
 
-// add adds a mutant and returns its id. Names contain no line numbers, so changes elsewhere in a file keep them.
+// add adds a mutant and returns its ID. Names contain no line numbers, so they survive changes
+// elsewhere in a file.
 func (m *mutants) add(op string, n ast.Node, at token.Pos, becomes string) int {
 	text := strings.Join(strings.Fields(m.text(n)), " ")
 	if len(text) > 100 {

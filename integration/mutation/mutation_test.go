@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// toyResults are the results of all mutants of testdata/toy.
+// toyResults holds the expected results of all mutants of testdata/toy.
 var toyResults = map[string]string{
 	"Killed, boundary <=: a < b":                                           killed,
 	"Killed, negation: a < b":                                              killed,
@@ -85,7 +85,7 @@ func TestJudge_FindsKnownResults(t *testing.T) {
 	}
 }
 
-// The second time is below zero, so that the first run has no time at all.
+// TestJudge_RepeatsTimeouts passes a negative duration, so that the first run has no time.
 func TestJudge_RepeatsTimeouts(t *testing.T) {
 	b, _ := buildToy(t)
 	for _, m := range b.mutants {
@@ -221,7 +221,7 @@ func TestChangedLines_OfOnePackage(t *testing.T) {
 	}
 }
 
-// TestPage_SaysWhatScoresSay also holds the committed scores to their rules.
+// TestPage_SaysWhatScoresSay also checks the committed scores.
 func TestPage_SaysWhatScoresSay(t *testing.T) {
 	root := filepath.Join("..", "..")
 	want, err := page(root)

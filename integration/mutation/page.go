@@ -21,7 +21,7 @@ package's file of scores. The goal is 85 % of the operators and 95 % of the drop
 
 const pageOfPython = "`python/...` are modules of the Python client, with mutmut's operators: `make mutation-python` measures them.\n"
 
-// page returns docs/dev/mutation.md.
+// page returns the text of docs/dev/mutation.md.
 func page(root string) (string, error) {
 	var text, missing strings.Builder
 	text.WriteString(pageHead)

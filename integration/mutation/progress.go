@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// progress shows the progress of a package: in one line of a terminal, or in a new line every half
-// minute.
+// progress displays the progress of a package: in one line of a terminal, or as a new line every
+// half minute.
 type progress struct {
 	what         string
 	terminal     bool

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// report prints the result of a package and writes it to a file if requested. ok is false if the
-// score decreased, or if an unlisted mutant of a changed line survives.
+// report prints the result of a package, and writes it to a file if requested. ok is false if the
+// score decreased, or if an unlisted mutant in a changed line survives.
 func report(o *options, t target, r *results, all, chosen []mutant, left int, committed *score) (ok bool, err error) {
 	commit, err := output(o.root, "git", "rev-parse", "--short=12", "HEAD")
 	if err != nil {

@@ -20,8 +20,8 @@ type score struct {
 	Survivors []survivor `json:"survivors"`
 }
 
-// counts holds the number of mutants of a package by result. Equivalent mutants are in no other
-// count.
+// counts holds the number of a package's mutants by result. Equivalent mutants count only as
+// equivalent.
 type counts struct {
 	Killed     int `json:"killed"`
 	Lived      int `json:"lived"`
@@ -29,8 +29,8 @@ type counts struct {
 	Equivalent int `json:"equivalent"`
 }
 
-// survivor is a mutant that no test kills, with the reason: "equivalent: ..." if no test can, or
-// "lives: ...".
+// survivor is a mutant that no test kills, with a reason: "equivalent: ..." if no test can kill it,
+// otherwise "lives: ...".
 type survivor struct {
 	Mutant string `json:"mutant"`
 	Reason string `json:"reason"`
@@ -47,7 +47,7 @@ func scorePath(root, pkg string) string {
 	return filepath.Join(root, "integration", "mutation", "scores", strings.ReplaceAll(pkg, "/", "-")+".json")
 }
 
-// readScore reads the committed score; it is empty if there is none.
+// readScore reads the committed score, or returns an empty one if none exists.
 func readScore(root, pkg string) (*score, error) {
 	s := &score{Package: pkg}
 	text, err := os.ReadFile(scorePath(root, pkg))
@@ -70,7 +70,7 @@ func (s *score) reason(mutant string) string {
 	return ""
 }
 
-// count makes the score from verdicts and the committed reasons.
+// count computes the score from verdicts and the committed reasons.
 func count(pkg, commit string, all []mutant, verdicts map[string]verdict, committed *score) *score {
 	s := &score{Package: pkg, Commit: commit, Survivors: []survivor{}}
 	for _, m := range all {

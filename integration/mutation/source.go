@@ -26,12 +26,12 @@ type listed struct {
 type source struct {
 	listed
 	set   *token.FileSet
-	files []*ast.File // one for each of GoFiles
+	files []*ast.File // one per file in GoFiles
 	texts [][]byte
 	info  *types.Info
 }
 
-// load parses a package of the module in root and checks its types, with the compiler's export data
+// load parses a package of the module in root and type-checks it, with the compiler's export data
 // of its imports.
 func load(root, pattern string) (*source, error) {
 	packages, err := list(root, pattern)
@@ -93,7 +93,7 @@ func output(dir string, command ...string) ([]byte, error) {
 	return text, nil
 }
 
-// Kinds of edits, in the order in which they apply at one offset.
+// Kinds of edits, in the order in which they apply at the same offset.
 const (
 	ends = iota
 	begins
@@ -103,12 +103,12 @@ const (
 // edit inserts a text into a file, or replaces the text at an offset.
 type edit struct {
 	offset, kind int
-	depth        int // depth of the node, from the file
+	depth        int // depth of the node below the file
 	text         string
 	replaced     int // length of the replaced text
 }
 
-// apply returns text with all edits. Of two nodes that begin at one offset, the outer one begins
+// apply applies all edits to text. If two nodes begin at the same offset, the outer one begins
 // first and ends last.
 func apply(text []byte, edits []edit) []byte {
 	order := func(e edit) int {

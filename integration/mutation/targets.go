@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// target is a package that is judged.
+// target is a package whose mutants are judged.
 type target struct {
 	path string
-	// drops: only deleted statements are judged.
+	// drops restricts the mutants to deleted statements.
 	drops bool
-	// slow lists the tests that no mutant runs, with the reason. The others take at most 5 s
-	// together.
+	// slow lists the tests that no mutant runs, with the reason. The other tests take at most 5
+	// s together.
 	slow map[string]string
 }
 
@@ -46,7 +46,7 @@ var targets = []target{
 		"TestPythonReproducesTheMixtureVectors":  python,
 		"TestPythonReproducesTheWeightedVectors": python,
 
-		"TestSlot_EpochsAreIndependent":               orders,
+		"TestSlot_EpochsAreIndependent":                 orders,
 		"TestSlotMixesClasses":                          orders,
 		"TestBatchVarianceIsThatOfEpochs":               orders,
 		"TestEveryEpochIsABijectionBeyondTheExactSizes": orders,
@@ -74,23 +74,23 @@ var slowDatapath = map[string]string{
 	"TestReadersLeaveEachOtherTheirChunks":      epochs,
 	"TestRestartedPathReadsTheDiskAlone":        epochs,
 	"TestAReaderThatPausedForDays":              epochs,
-	"TestFirstBatch_ResumeReadsByRanges":       epochs,
+	"TestFirstBatch_ResumeReadsByRanges":        epochs,
 
 	"TestReadsSideBySideFollowTheBandwidth":           rates,
 	"TestReadsThatAreHeldBackMoveNoPlaces":            rates,
 	"TestStoreThatAsksForLess":                        rates,
 	"TestColdEpochKeepsTheLineFull":                   rates,
-	"TestWarm_DoesNotDelayReader":           rates,
+	"TestWarm_DoesNotDelayReader":                     rates,
 	"TestFirstBatchOfAGatewayWithManyPlaces":          rates,
 	"TestFirstBatchDoesNotWaitForThoseAskedForWithIt": rates,
-	"TestFirstBatch_ChoosesFasterRead":               rates,
+	"TestFirstBatch_ChoosesFasterRead":                rates,
 
 	"TestSourcesComeAndGoUnderLoad":      closing,
-	"TestClose_FreesEverything":        closing,
+	"TestClose_FreesEverything":          closing,
 	"TestCompressedChunksAreKeptDecoded": closing,
 }
 
-// pythonParts are the parts of the Python client that python.py judges.
+// pythonParts lists the parts of the Python client that python.py judges.
 var pythonParts = []string{"python/order", "python/ledger", "python/transfer", "python/decode"}
 
 // scored returns the paths of all packages that may have a score.
@@ -101,8 +101,8 @@ func scored() (paths []string) {
 	return append(paths, pythonParts...)
 }
 
-// choose returns the targets of some paths, or all, and of these one piece: 2/6 is every sixth
-// target from the second.
+// choose returns the targets with the given paths, or all targets by default. piece selects some of
+// these: 2/6 is every sixth target, beginning with the second.
 func choose(paths []string, piece string) (chosen []target, err error) {
 	for _, path := range paths {
 		path = strings.Trim(strings.TrimPrefix(path, "./"), "/")

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Measurement is the provenance of figures. Empty fields are unknown. Figures without a digest
-// count as outdated.
+// Measurement is the provenance of figures. Empty fields are unknown. Figures without a digest are
+// outdated.
 type Measurement struct {
 	Commit  string     `json:"commit"`
 	Date    string     `json:"date"`
@@ -61,7 +61,7 @@ func ThisMachine() Machine {
 	return m
 }
 
-// field returns the first value of a name in a file of "name: value" lines.
+// field returns the first value of the given name in a file of "name: value" lines.
 func field(file, name string) string {
 	text, _ := os.ReadFile(file) // absent outside of Linux
 	for line := range strings.Lines(string(text)) {
@@ -72,7 +72,7 @@ func field(file, name string) string {
 	return ""
 }
 
-// Load returns the one-minute load average, or -1 where the system does not report it.
+// Load returns the one-minute load average, or -1 if the system does not report it.
 func Load() float64 {
 	text, _ := os.ReadFile("/proc/loadavg") // absent outside of Linux
 	first, _, _ := strings.Cut(string(text), " ")
@@ -90,13 +90,13 @@ type Run struct {
 	load    float64
 }
 
-// Begin starts a run: it records the load of the machine.
+// Begin starts a run and records the load of the machine.
 func Begin(command string) (*Run, error) {
 	root, err := Root()
 	return &Run{Root: root, Command: command, load: Load()}, err
 }
 
-// Of returns the provenance of the measurements of the run up to now, on these sources.
+// Of returns the provenance of the run's measurements so far, for these sources.
 func (r *Run) Of(ctx context.Context, sources []string) (Measurement, error) {
 	out, err := exec.CommandContext(ctx, "git", "-C", r.Root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	if err != nil {
@@ -109,13 +109,13 @@ func (r *Run) Of(ctx context.Context, sources []string) (Measurement, error) {
 	}, err
 }
 
-// Older reports whether the sources of a measurement have changed since it was made.
+// Older reports whether the sources of a measurement have changed since.
 func (m Measurement) Older(root string) (bool, error) {
 	now, err := Digest(os.DirFS(root), m.Sources)
 	return now != m.Digest, err
 }
 
-// Row returns the provenance as a row of the table of Head.
+// Row returns the provenance as a row for the table of Head.
 func (m Measurement) Row(name string, older bool) string {
 	known := func(s string) string {
 		if s == "" {
@@ -131,7 +131,7 @@ func (m Measurement) Row(name string, older bool) string {
 		name, Yes(!older), m.Commit, m.Date, m.Machine, load, known(m.Command), strings.Join(m.Sources, "` `"), known(m.Digest[:min(12, len(m.Digest))]))
 }
 
-// Yes returns a Boolean as a cell of a table.
+// Yes formats a Boolean as a cell of a table.
 func Yes(holds bool) string {
 	if holds {
 		return "yes"
@@ -143,7 +143,7 @@ func Yes(holds bool) string {
 const Head = "| figures | current | commit | date | machine | load before, after | command | sources | their digest |\n" +
 	"|---|---|---|---|---|---|---|---|---|\n"
 
-// Root returns the root of the repository that holds the working directory.
+// Root returns the root of the repository that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -202,7 +202,7 @@ func Write(file string, figures any) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// Read reads all files of figures of a directory, in the order of their names.
+// Read reads all files of figures in a directory, in the order of their names.
 func Read[T any](dir string) ([]T, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -221,14 +221,14 @@ func Read[T any](dir string) ([]T, error) {
 	return all, nil
 }
 
-// Note explains a result. It counts only with a profile of the same run.
+// Note explains a result. It is valid only with a profile of the same run.
 type Note struct {
 	Commit  string `json:"commit"`
-	Profile string `json:"profile"` // a file of the repository: pprof, or its printed form
+	Profile string `json:"profile"` // a file of the repository: a pprof profile, or its printed form
 	Text    string `json:"text"`
 }
 
-// Explain returns the text of a note if it is for the run that measured and its profile exists.
+// Explain returns the text of a note if it is about the measured run and its profile exists.
 func (m Measurement) Explain(root string, n *Note) string {
 	if n == nil || n.Commit != m.Commit || n.Profile == "" {
 		return "Not investigated."

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package release_test makes a release twice and uses it: the image as the root of a process, the packages in roots of their own.
-// It needs root, dpkg, rpm and systemd-analyze (tools/packages.sh).
+// Package release_test builds a release twice and uses it: the image as the root of a process, and
+// the packages in separate roots. It requires root, dpkg, rpm and systemd-analyze
+// (tools/packages.sh).
 package release_test
 
 import (
@@ -24,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
 
-// TestRelease makes the release of this tree in two places, under other circumstances, and compares every byte.
+// TestRelease builds the release of this checkout twice, in different directories and environments,
+// and compares every byte.
 func TestRelease(t *testing.T) {
 	one := release(t, "umask 022; TZ=UTC LC_ALL=C")
 	two := release(t, "umask 077; TZ=Asia/Tokyo LC_ALL=C.UTF-8 GOFLAGS=-p=1")
@@ -53,7 +55,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// release runs `make release-files` in a repository that has this tree as its one commit, and returns where it wrote.
+// release runs `make release-files` in a repository with a single commit of this checkout, and
+// returns the output directory.
 func release(t *testing.T, circumstances string) (dist string) {
 	t.Helper()
 	tree, err := filepath.Abs("../..")
@@ -102,7 +105,7 @@ func command(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// only returns the path of the one file that a pattern fits.
+// only returns the path of the single file that matches a pattern.
 func only(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -139,13 +142,13 @@ func checkArchive(t *testing.T, dist string) {
 	}
 }
 
-// place is the description of a blob in an OCI layout.
+// place describes a blob in an OCI layout.
 type place struct {
 	Digest   string
 	Platform struct{ Architecture string }
 }
 
-// blob reads the blob of a place in an image's layout.
+// blob decodes a JSON blob of an image's layout.
 func blob(t *testing.T, layout string, p place, v any) {
 	t.Helper()
 	if err := json.Unmarshal(read(t, blobPath(layout, p)), v); err != nil {
@@ -157,7 +160,8 @@ func blobPath(layout string, p place) string {
 	return filepath.Join(layout, "blobs", "sha256", strings.TrimPrefix(p.Digest, "sha256:"))
 }
 
-// checkImage unpacks the image's layers, and runs the program there as the image says: by its user, with nothing else around it.
+// checkImage unpacks the image's layers, and runs the program as the image specifies: as its user,
+// with no other files.
 func checkImage(t *testing.T, dist string) {
 	layout, root := t.TempDir(), t.TempDir()
 	command(t, layout, "tar", "-xf", only(t, dist, "*-image.oci.tar"))
@@ -213,7 +217,7 @@ func checkImage(t *testing.T, dist string) {
 	}
 }
 
-// checkRoots requires authorities that the program trusts in connections to a store.
+// checkRoots requires certificate authorities, which the program trusts in connections to a store.
 func checkRoots(t *testing.T, text []byte) {
 	t.Helper()
 	pool, count := x509.NewCertPool(), 0
@@ -230,7 +234,7 @@ func checkRoots(t *testing.T, text []byte) {
 	}
 }
 
-// newRoot makes a root that holds a shell for the scripts of packages, and nothing else.
+// newRoot creates a root directory that contains only a shell for the scripts of packages.
 func newRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -251,13 +255,13 @@ func newRoot(t *testing.T) string {
 	return root
 }
 
-// packaged are files that a package puts where distributions look for them.
+// packaged lists files that a package installs at the paths that distributions use.
 var packaged = []string{
 	"usr/bin/millrace", "usr/lib/systemd/system/millrace.service", "usr/share/man/man1/millrace.1.gz", "usr/share/man/man1/millrace-serve.1.gz",
 	"usr/share/bash-completion/completions/millrace", "usr/share/doc/millrace/LICENSES-OF-MODULES",
 }
 
-// checkInstalled runs the installed program, removes it, and requires that nothing is left.
+// checkInstalled runs the installed program, removes it, and requires that no file remains.
 func checkInstalled(t *testing.T, root string, remove func()) {
 	t.Helper()
 	for _, name := range packaged {
@@ -290,7 +294,8 @@ func checkDeb(t *testing.T, dist string) {
 	checkInstalled(t, root, func() { dpkg("--purge", "millrace") })
 }
 
-// checkRPM installs into a root whose database knows no other package, so none that has the shell.
+// checkRPM installs the package into a root with an empty package database. Nothing there provides
+// the shell, so it ignores dependencies.
 func checkRPM(t *testing.T, dist string) {
 	root := newRoot(t)
 	rpm := func(args ...string) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestUnit reads the unit of systemd as systemd does, and runs its commands in a root of their own: the check of the settings, and the
-// gateway until it is told to end.
+// TestUnit verifies the systemd unit with systemd, and runs the unit's commands in a separate root:
+// the check of the settings, and the gateway until SIGTERM.
 func TestUnit(t *testing.T) {
 	root := newRoot(t)
 	unit := "usr/lib/systemd/system/millrace.service"
@@ -48,10 +48,11 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// verifyUnit has systemd read the unit that was installed in a root: it knows each of its settings, and finds the programs.
+// verifyUnit runs systemd-analyze on the unit in a root. systemd must know each setting, and find
+// the programs.
 func verifyUnit(t *testing.T, root string) {
 	t.Helper()
-	command(t, "", "cp", "-L", "/bin/kill", filepath.Join(root, "bin/kill")) // which every machine with systemd has
+	command(t, "", "cp", "-L", "/bin/kill", filepath.Join(root, "bin/kill")) // exists on every machine with systemd
 	said := command(t, "", "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", "--root="+root, "millrace.service")
 	if said != "" {
 		t.Errorf("systemd says of the unit: %s", said)

@@ -23,10 +23,11 @@ import (
 	"github.com/millrace-data/millrace/integration/history"
 )
 
-// readerVariable makes the test's own program a reader: SOCKET SEED TOKEN DATASET TOKEN DATASET.
+// readerVariable makes the test program run as a reader. Its value is SOCKET SEED TOKEN DATASET
+// TOKEN DATASET.
 const readerVariable = "TEST_LENT_READER"
 
-// A reader that sees something wrong exits with this code.
+// sawWrong is the exit code of a reader that has detected a violation.
 const sawWrong = 3
 
 // lease is a batch that a reader holds.
@@ -36,18 +37,18 @@ type lease struct {
 	crc    uint32
 }
 
-// connection is one connection to the gateway, with its lent memory.
+// connection is one connection to the gateway, with the memory that the gateway shares over it.
 type connection struct {
 	*net.UnixConn
 	in       *bufio.Reader
 	came     []int // descriptors
 	segments map[string][]byte
-	owners   map[string]string // the dataset that each of them was lent for
+	owners   map[string]string // dataset of each segment
 	held     []lease
-	release  []string // numbers to release with the next request
+	release  []string // leases to release with the next request
 }
 
-// Read notes the descriptors that come along.
+// Read also records the file descriptors that arrive.
 func (c *connection) Read(p []byte) (int, error) {
 	control := make([]byte, 64)
 	n, m, _, _, err := c.ReadMsgUnix(p, control)
@@ -83,7 +84,7 @@ func (r *reader) connect() error {
 	return nil
 }
 
-// drop closes a connection. Its lent memory stays unchanged.
+// drop closes a connection, and checks that the batches held over it are unchanged.
 func (r *reader) drop(i int) error {
 	c := r.connections[i]
 	r.connections = append(r.connections[:i:i], r.connections[i+1:]...)
@@ -102,7 +103,7 @@ func (r *reader) drop(i int) error {
 
 var errWrong = errors.New("wrong")
 
-// look compares a batch with its original bytes.
+// look compares a batch with its original checksum.
 func (r *reader) look(l lease) error {
 	r.looks++
 	if got := crc32.Checksum(l.data, castagnoli); got != l.crc {
@@ -113,7 +114,7 @@ func (r *reader) look(l lease) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// take asks for a batch. An error that is not errWrong ends the connection.
+// take requests a batch. Every error except errWrong ends the connection.
 func (r *reader) take(c *connection) error {
 	who := r.who[r.random.IntN(2)]
 	path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?format=framed", who.dataset, r.random.IntN(3), r.random.IntN(16))
@@ -173,7 +174,8 @@ func (r *reader) take(c *connection) error {
 	return errors.Join(tell(path, resp.Header, body, data), r.strange(c))
 }
 
-// tell prints one batch of each epoch for the history of the test: a URL has the same content as memory and as bytes.
+// tell prints one batch of each epoch for the history of the test. A URL must have the same content
+// in shared memory and as bytes.
 func tell(path string, header http.Header, parts ...[]byte) error {
 	if !strings.Contains(path, "/batches/0?") {
 		return nil
@@ -181,7 +183,7 @@ func tell(path string, header http.Header, parts ...[]byte) error {
 	return json.NewEncoder(os.Stdout).Encode(history.Answer(fmt.Sprint("reader ", os.Getpid()), path, time.Now(), http.StatusOK, header, bytes.Join(parts, nil), nil))
 }
 
-// memory returns the samples that a header tells of.
+// memory returns the samples to which a response header refers.
 func (c *connection) memory(said string) ([]byte, error) {
 	size, _ := strconv.Atoi(member(said, "size"))
 	length, _ := strconv.Atoi(member(said, "length"))
@@ -218,17 +220,18 @@ func member(said, name string) string {
 	return value
 }
 
-// hidden is the content of the second dataset's samples. The test searches for it only in memory
-// that belongs to the first.
+// hidden is the content of the second dataset's samples. The test searches for it in memory of the
+// first dataset.
 var hidden = bytes.Repeat([]byte("secret! "), 8)
 
-// strange looks at a segment that was lent for the first dataset, whether it still is or not: it never shows bytes of the second.
+// strange checks that a segment for the first dataset never contains bytes of the second, even
+// after its release.
 func (r *reader) strange(c *connection) error {
 	for n, owner := range c.owners {
 		if b := c.segments[n]; b != nil && owner == r.who[0].dataset && bytes.Contains(b, hidden) {
 			return fmt.Errorf("segment %s of %s shows bytes of another dataset: %w", n, owner, errWrong)
 		}
-		return nil // one at random is enough
+		return nil // one random segment is enough
 	}
 	return nil
 }
@@ -243,7 +246,7 @@ func (r *reader) letGo(c *connection) error {
 	return r.look(l)
 }
 
-// step does one thing.
+// step performs one random action.
 func (r *reader) step() error {
 	if len(r.connections) == 0 || len(r.connections) < 3 && r.random.IntN(50) == 0 {
 		if err := r.connect(); err != nil {
@@ -277,7 +280,7 @@ func (r *reader) step() error {
 	return nil
 }
 
-// after ends a connection that has failed, and returns the error if it is a violation.
+// after closes a failed connection, and returns the error if it is a violation.
 func (r *reader) after(i int, err error) error {
 	if errors.Is(err, errWrong) {
 		return err
@@ -285,7 +288,7 @@ func (r *reader) after(i int, err error) error {
 	return r.drop(i)
 }
 
-// leaveSocket gives a connection's socket to a process that lives on for a while.
+// leaveSocket passes a connection's socket to a process that runs for some seconds.
 func (r *reader) leaveSocket(c *connection) error {
 	f, err := c.File()
 	if err != nil {
@@ -297,7 +300,7 @@ func (r *reader) leaveSocket(c *connection) error {
 	return child.Start()
 }
 
-// run reads until it is killed, or sees something wrong.
+// run reads until it is killed or detects a violation.
 func run(order string) error {
 	words := strings.Fields(order)
 	seed, err := strconv.ParseUint(words[1], 10, 64)

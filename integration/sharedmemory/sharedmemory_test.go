@@ -40,7 +40,7 @@ const (
 	budget  = 256 << 20
 )
 
-// span is how long readers are tried: 50 minutes among the long tests.
+// span is how long the readers run: 50 minutes in a long run.
 func span() time.Duration {
 	if os.Getenv("MILLRACE_LONG") == "1" {
 		return 50 * time.Minute
@@ -48,12 +48,12 @@ func span() time.Duration {
 	return 20 * time.Second
 }
 
-// gateway is a gateway at a Unix socket, which overwrites released memory.
+// gateway is a gateway on a Unix socket, which overwrites released memory.
 type gateway struct {
 	*harness.Process
 	socket string
 	client *http.Client
-	who    string // tokens and datasets, as readers take them
+	who    string // tokens and datasets, as arguments of a reader
 }
 
 func newGateway(t *testing.T) *gateway {
@@ -109,7 +109,7 @@ func newGateway(t *testing.T) *gateway {
 	return g
 }
 
-// asAdmin adds a token to requests.
+// asAdmin is a transport that adds a token to requests.
 type asAdmin struct {
 	token string
 	http.RoundTripper
@@ -145,7 +145,7 @@ func (g *gateway) metrics(ctx context.Context) (map[string]float64, error) {
 	return found, lines.Err()
 }
 
-// resident returns the bytes that the gateway has in memory.
+// resident returns the gateway's resident memory in bytes.
 func (g *gateway) resident(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.Pid()))
@@ -169,17 +169,17 @@ func (g *gateway) descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// crowd is the readers.
+// crowd holds the results of all readers.
 type crowd struct {
 	t     *testing.T
 	g     *gateway
 	log   *history.Log
 	mu    sync.Mutex // guards the fields below
-	did   [4]int     // batches, as memory, as bytes, checks of held batches
+	did   [4]int     // batches, in shared memory, as bytes, checks of held batches
 	wrong []string
 }
 
-// one runs readers in one place, one after the other, until ctx ends.
+// one runs readers one after another, until ctx ends. place is the number of this sequence.
 func (c *crowd) one(ctx context.Context, place int) {
 	for life := 0; ctx.Err() == nil; life++ {
 		alive, end := context.WithTimeout(ctx, time.Duration(500+mathrand.IntN(8000))*time.Millisecond)
@@ -205,7 +205,7 @@ func (c *crowd) one(ctx context.Context, place int) {
 	}
 }
 
-// freeze stops a reader now and then for a while.
+// freeze repeatedly stops a reader for a while.
 func (c *crowd) freeze(ctx context.Context, p *os.Process) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Duration(mathrand.IntN(3000)) * time.Millisecond)
@@ -215,7 +215,7 @@ func (c *crowd) freeze(ctx context.Context, p *os.Process) {
 	}
 }
 
-// heard takes a line of a reader.
+// heard processes a line of a reader's output.
 func (c *crowd) heard(line string) {
 	if strings.HasPrefix(line, "{") && c.log.Read(strings.NewReader(line)) == nil {
 		return
@@ -232,7 +232,8 @@ func (c *crowd) heard(line string) {
 	}
 }
 
-// TestReaders kills, stops and cuts readers off at random, which hold, forget and flood.
+// TestReaders kills, stops and disconnects readers at random. The readers hold batches, forget to
+// release them, and send bursts of requests.
 func TestReaders(t *testing.T) {
 	g := newGateway(t)
 	atFirst := g.descriptors(t)

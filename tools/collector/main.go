@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// factories returns the components that a configuration may name.
+// factories returns the components that a configuration can use.
 func factories() (otelcol.Factories, error) {
 	receive, write := otlpreceiver.NewFactory(), fileexporter.NewFactory()
 	return otelcol.Factories{

@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// file is a file of an archive. A name that ends in a slash is that of a directory.
+// file is a file of an archive. The name of a directory ends with a slash.
 type file struct {
 	name  string
 	data  []byte
 	mode  int64
-	owner int // number of the user and of the group
+	owner int // ID of the user and of the group
 }
 
 func sorted(files []file) []file {
 	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return cmp.Compare(a.name, b.name) })
 }
 
-// readTree reads the files below a directory, and names them below another one.
+// readTree reads the files below dir, and prefixes their names with below.
 func readTree(dir, below string) (files []file, err error) {
 	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -83,8 +83,8 @@ func (r *release) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
 }
 
-// writeArchives writes an archive for each platform, with its program and the papers below a
-// directory named after the version and the platform.
+// writeArchives writes an archive for each platform, with the program and its accompanying files.
+// They are in a directory named after the version and the platform.
 func (r *release) writeArchives() error {
 	for _, p := range r.programs {
 		top := "millrace-" + r.version + "-" + p.system + "-" + p.arch
@@ -103,8 +103,8 @@ func (r *release) writeArchives() error {
 	return nil
 }
 
-// writeChart packs the Helm chart. Its own version and that of the program are the version of the
-// release.
+// writeChart packs the Helm chart. The chart's version and the program's version in it are the
+// version of the release.
 func (r *release) writeChart() error {
 	files, err := readTree(filepath.Join(r.root, "deploy", "helm", "millrace"), "millrace")
 	if err != nil {

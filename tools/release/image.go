@@ -20,10 +20,10 @@ import (
 // imageName is the name under which releases publish the image.
 const imageName = "ghcr.io/millrace-data/millrace"
 
-// nonroot is the number of the image's user and group, which other small images use too.
+// nonroot is the ID of the image's user and group. Other small images use the same ID.
 const nonroot = 65532
 
-// writeImage writes one image for Linux on both architectures, as an archive in the layout of OCI.
+// writeImage writes an archive in OCI layout, with images for Linux on both architectures.
 func (r *release) writeImage() error {
 	var both v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range r.programs {
@@ -43,8 +43,8 @@ func (r *release) writeImage() error {
 	if err != nil {
 		return err
 	}
-	// The index of both images is the only entry of the archive, because podman, skopeo and
-	// containerd accept only a single entry.
+	// The archive has a single entry, the index of both images, because podman, skopeo and
+	// containerd accept no more.
 	if err := place.AppendIndex(both, layout.WithAnnotations(map[string]string{
 		"org.opencontainers.image.ref.name": r.version, "io.containerd.image.name": imageName + ":" + r.version,
 	})); err != nil {
@@ -61,7 +61,8 @@ func (r *release) writeImage() error {
 	return r.write("millrace-"+r.version+"-image.oci.tar", out.Bytes())
 }
 
-// image makes the image of one architecture: a layer that seldom changes, and the program.
+// image builds the image of one architecture from two layers: one that seldom changes, and the
+// program.
 func (r *release) image(p program) (v1.Image, error) {
 	data, err := os.ReadFile(p.path)
 	if err != nil {
@@ -91,7 +92,7 @@ func (r *release) image(p program) (v1.Image, error) {
 func (r *release) imageConfig(image v1.Image, p program) *v1.ConfigFile {
 	config, err := image.ConfigFile()
 	if err != nil {
-		panic(err) // impossible: the image was made in memory
+		panic(err) // impossible: the image was built in memory
 	}
 	config.OS, config.Architecture, config.Created = p.system, p.arch, v1.Time{Time: r.time}
 	config.Config = v1.Config{
@@ -106,8 +107,8 @@ func (r *release) imageConfig(image v1.Image, p program) *v1.ConfigFile {
 	return config
 }
 
-// baseLayer returns the files that the program expects on any system: a user, writable directories,
-// and the authorities that Mozilla trusts.
+// baseLayer returns a layer with the files that the program expects on any system: a user, writable
+// directories, and the authorities that Mozilla trusts.
 func (r *release) baseLayer() (v1.Layer, error) {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {

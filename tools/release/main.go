@@ -37,14 +37,14 @@ func run(args []string) error {
 // release holds the values that all parts of a release share.
 type release struct {
 	root    string    // the checkout
-	work    string    // a directory for intermediate files
+	work    string    // directory for intermediate files
 	out     string    // dist
-	commit  string    // of the checkout
-	time    time.Time // of the commit; the time of every file
+	commit  string    // commit of the checkout
+	time    time.Time // time of the commit, and of every file
 	version string    // without the v: 0.1.0
 
 	programs []program
-	papers   []file // files in each archive next to the program
+	papers   []file // files that accompany the program in each archive
 }
 
 func makeAll(root string) (err error) {
@@ -80,7 +80,8 @@ func makeAll(root string) (err error) {
 	return nil
 }
 
-// readCommit refuses a checkout with changes, because its commit would not reproduce the release.
+// readCommit returns an error for a checkout with changes, because its commit would not reproduce
+// the release.
 func (r *release) readCommit() error {
 	changes, err := r.output("git", "status", "--porcelain")
 	if err != nil {

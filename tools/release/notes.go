@@ -8,7 +8,7 @@ import (
 )
 
 // writeNotes writes the section of CHANGELOG.md for this version. A version without a tag, such as
-// 0.0.0-20250615150640-3f2a1b4c5d6e, needs no section, and release candidates share that of the
+// 0.0.0-20250615150640-3f2a1b4c5d6e, needs no section. A release candidate has the section of its
 // release.
 func (r *release) writeNotes() error {
 	page, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
@@ -26,8 +26,8 @@ func (r *release) writeNotes() error {
 	return fmt.Errorf("CHANGELOG.md has no section %q: add the release notes and tag the commit that has them", "## "+version)
 }
 
-// section returns the text below a page's heading, without the heading. It is "" if the heading is
-// missing or has no text.
+// section returns the text below a heading of a page, or "" if the heading is missing or has no
+// text.
 func section(page, heading string) string {
 	_, text, _ := strings.Cut(page, "\n## "+heading+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")

@@ -46,7 +46,7 @@ func (r *release) writePackage(p program, kind string) error {
 				PreRemove:   filepath.Join(r.root, "deploy", "packages", "removing.sh"),
 				PostRemove:  filepath.Join(r.root, "deploy", "packages", "removed.sh"),
 			},
-			RPM: nfpm.RPM{BuildHost: "millrace"}, // otherwise the name of this machine
+			RPM: nfpm.RPM{BuildHost: "millrace"}, // default: the name of this machine
 		},
 	})
 	packager, err := nfpm.Get(kind)

@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writeParts writes the list of modules of each program in the format of CycloneDX (an SBOM).
+// writeParts writes each program's list of modules in CycloneDX format (an SBOM).
 func (r *release) writeParts() error {
 	for _, p := range r.programs {
 		g, err := bin.NewGenerator(p.path, bin.WithLogger(zerolog.Nop()), bin.WithIncludeStdlib(true))
@@ -41,7 +41,7 @@ func (r *release) writeParts() error {
 }
 
 // licenses returns the licenses of Go, of every module in the programs, and of the page's chart
-// library. Most of them must accompany copies.
+// library. Most of these licenses must accompany copies.
 func (r *release) licenses() ([]byte, error) {
 	info, err := buildinfo.ReadFile(r.programs[0].path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *release) licenses() ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// addLicenses adds the licenses and notices in a directory.
+// addLicenses appends the licenses and notices in a directory.
 func addLicenses(all *bytes.Buffer, module, dir string) error {
 	license := regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying|notice|patents)([._-].*)?$`)
 	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// pinImages looks up the base images of Dockerfiles in their registries, and writes the digests
-// after the tags: NAME:TAG@sha256:... Builds then use these bytes even if a tag moves. It changes
-// no file unless it has found every image.
+// pinImages looks up the base images of Dockerfiles in their registries, and appends their digests
+// to the tags: NAME:TAG@sha256:... Builds then use these bytes even if a tag moves. If any image is
+// missing, it changes no file.
 func pinImages(files ...string) error {
 	texts := make([]string, len(files))
 	var faults []error
@@ -45,8 +45,8 @@ func pinImages(files ...string) error {
 	return nil
 }
 
-// digestOf gets the digest of an image from a registry: that of the index of all platforms, if
-// there is one.
+// digestOf returns the digest of an image in a registry. It prefers the digest of the index of all
+// platforms.
 func digestOf(image string) (string, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {

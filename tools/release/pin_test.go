@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// The digests are updated when a tag has moved. Stages are unchanged, and so are files if an image
-// is missing.
+// TestPinImages_WritesTheDigestsOfTheRegistry checks that moved tags get their new digests, and
+// that stages remain unchanged. If an image is missing, all files remain unchanged.
 func TestPinImages_WritesTheDigestsOfTheRegistry(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

@@ -12,14 +12,14 @@ import (
 
 // program is millrace for one platform.
 type program struct {
-	system, arch string // in Go's names
+	system, arch string // names that Go uses
 	path         string
 }
 
 func (p program) platform() string { return p.system + "_" + p.arch }
 
 // buildPrograms builds with the arguments of tools/wheels.py, so that a wheel, an archive and the
-// image contain the same bytes.
+// image contain identical programs.
 func (r *release) buildPrograms() error {
 	for _, system := range []string{"linux", "darwin"} {
 		for _, arch := range []string{"amd64", "arm64"} {
@@ -45,7 +45,7 @@ func (r *release) buildPrograms() error {
 	return nil
 }
 
-// native returns the path of the program for this machine.
+// native returns the path of this machine's program.
 func (r *release) native() (string, error) {
 	for _, p := range r.programs {
 		if p.system == runtime.GOOS && p.arch == runtime.GOARCH {
@@ -56,7 +56,7 @@ func (r *release) native() (string, error) {
 }
 
 // collectPapers collects the files that accompany a program: license, README, the licenses of all
-// modules, completions and manual, of which the program writes the last two.
+// modules, and the completions and manual that the program writes.
 func (r *release) collectPapers() error {
 	native, err := r.native()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that a cluster's names need, and no others: their clouds' and databases'
-// libraries would take longer to build than all of the rest.
+// Command coredns is CoreDNS with only the plugins that a cluster's names require. The libraries of
+// other plugins, for clouds and databases, would take longer to build than everything else.
 package main
 
 import (

@@ -14,16 +14,16 @@ type Toy struct {
 	Ended  bool
 }
 
-// Killed: each of its mutants is noticed.
+// Killed has only mutants that tests detect.
 func Killed(a, b int) bool { return a < b }
 
-// Lived: no test asks at the boundary.
+// Lived has a mutant that lives, because no test passes the boundary.
 func Lived(a time.Duration) bool { return a > 0 }
 
-// Uncovered: no test calls it.
+// Uncovered is called by no test.
 func Uncovered(a int) int { return -a }
 
-// Hangs ends only as long as i grows.
+// Hangs returns only while i increases.
 func Hangs(n int) (sum int) {
 	for i := 0; i != n; i++ {
 		sum += i * 2
@@ -31,7 +31,7 @@ func Hangs(n int) (sum int) {
 	return sum
 }
 
-// Grows ends only as long as the slice does not grow beyond the machine.
+// Grows returns only while the slice does not exceed the machine's memory.
 func Grows(n int) int {
 	var all [][]byte
 	for len(all) < n {
@@ -42,7 +42,7 @@ func Grows(n int) int {
 	return len(all)
 }
 
-// Equivalent returns the larger of two: where they are equal it does not matter which.
+// Equivalent returns the larger value. If both are equal, the mutant's result is the same.
 func Equivalent(a, b float64) float64 {
 	if a > b {
 		return a
@@ -58,7 +58,7 @@ func ShortCircuit(a, b int, named map[string]int) bool {
 		a == 1
 }
 
-// Take takes a place, which release puts back.
+// Take occupies a place, and release frees it.
 func (t *Toy) Take(fail bool) error {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -72,7 +72,7 @@ func (t *Toy) Take(fail bool) error {
 
 func (t *Toy) release() { t.places-- }
 
-// Finish drops a result, and no test looks.
+// Finish ignores a result that no test checks.
 func (t *Toy) Finish() {
 	_ = t.close()
 }
@@ -84,5 +84,6 @@ func (t *Toy) close() error {
 
 const constant = 2*3 < 7 && -1 < 0 // no mutants
 
-// Shift adds a shifted constant, whose type its operand decides: only the comparison with 0 has mutants.
+// Shift compares with a shifted constant, whose type depends on the other operand. Only the
+// comparison with 0 has mutants.
 func Shift(s uint, n int64) bool { return n < 1<<s && n != 0 && constant }
