@@ -1,4 +1,4 @@
-"""A bucket in a MinIO of the test's own."""
+"""A bucket in a MinIO that a test starts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import harness
 
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "a secret of this test", "AWS_REGION": "us-east-1"}
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # where `make deps` puts programs; a test may set another one
-START = 60.0  # seconds: MinIO on a loaded machine is up by then
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # where `make deps` installs programs; a test may set another one
+START = 60.0  # seconds that MinIO may take to start on a loaded machine
 
 
 class MinIO:
-    """A server with one bucket, called bucket. Its variables lead programs to it."""
+    """A MinIO server with one bucket, called bucket. Its environment variables give programs access to it."""
 
     def __init__(self, directory: Path) -> None:
         (directory / "bucket").mkdir(parents=True)
@@ -41,7 +41,7 @@ class MinIO:
                 time.sleep(0.05)
 
     def upload(self, directory: Path, prefix: str) -> None:
-        """Puts the files of a directory into the bucket."""
+        """Uploads the files of a directory to the bucket."""
         import boto3
 
         s3 = boto3.client(
@@ -56,6 +56,6 @@ class MinIO:
         s3.close()
 
     def close(self) -> None:
-        """Ends the server."""
+        """Stops the server."""
         self._process.kill()
         self._process.wait()

@@ -23,11 +23,11 @@ from millrace import _local
 from millrace._http import gateways
 
 SAMPLES = 500
-multiprocessing.set_forkserver_preload(["torch"])  # since Python 3.14 each of torch's workers would import it: seconds for every loader
+multiprocessing.set_forkserver_preload(["torch"])  # since Python 3.14 each of torch's workers would import it, which takes seconds for every loader
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests marked long, unless MILLRACE_LONG=1, and names them: tools/pytest.py lists them in its summary."""
+    """Deselects the tests marked long, unless MILLRACE_LONG=1, and names them: tools/pytest.py lists them in its summary."""
     if harness.LONG:
         return
     long = [item for item in items if item.get_closest_marker("long")]
@@ -46,7 +46,7 @@ def files() -> dict[str, tuple[bytes, bytes]]:
 
 @pytest.fixture(scope="session")
 def dataset(files: dict[str, tuple[bytes, bytes]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The dataset, packed."""
+    """The packed dataset."""
     source, packed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("packed") / "photos"
     for key, (jpg, cls) in files.items():
         (source / f"{key}.jpg").write_bytes(jpg)
@@ -57,7 +57,7 @@ def dataset(files: dict[str, tuple[bytes, bytes]], tmp_path_factory: pytest.Temp
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A packed dataset of 300 images of ten classes, each class of its own colour."""
+    """A packed dataset of 300 images of ten classes. Each class has its own color."""
     from PIL import Image
 
     source, packed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("packed") / "images"
@@ -70,8 +70,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
-    """A gateway that all tests share: a test that kills or cuts it must start its own."""
-    hosts = "--host", "gateways.example", "--host", "192.0.2.0"  # that tests ask for
+    """A gateway that all tests share. A test that kills or disconnects a gateway must start its own."""
+    hosts = "--host", "gateways.example", "--host", "192.0.2.0"  # hosts to which tests send requests
     g = harness.Gateway(f"photos={dataset}", args=(f"MILLRACE_LOSS_LOG={tmp_path_factory.mktemp('losses')}", *hosts))
     yield g
     g.close()
@@ -79,7 +79,7 @@ def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of all requests, whose waits between rounds are as long as they may be."""
+    """The clock of all requests. Waits between rounds have their maximum length."""
     made = Clock()
     monkeypatch.setattr(gateways, "Stopwatch", lambda: made)
     monkeypatch.setattr(gateways, "Task", lambda: made)
@@ -89,7 +89,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory whose path is short enough for a socket."""
+    """A directory with a path that is short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix="ml-", dir="/tmp"))
     yield made
     shutil.rmtree(made)
@@ -97,7 +97,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def neighbour(dataset: Path, place: Path) -> Iterator[harness.Gateway]:
-    """A gateway that listens at a socket, and lends memory."""
+    """A gateway on a socket, which shares memory."""
     g = harness.Gateway(f"photos={dataset}", unix=f"unix:{place}/socket")
     yield g
     g.close()
@@ -105,7 +105,7 @@ def neighbour(dataset: Path, place: Path) -> Iterator[harness.Gateway]:
 
 @pytest.fixture(scope="session")
 def grown(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
-    """A gateway over the next generation of the dataset, which has one shard more."""
+    """A gateway for the next generation of the dataset, which has one more shard."""
     made = tmp_path_factory.mktemp("grown")
     source, packed = made / "source", made / "photos"
     source.mkdir()
@@ -132,7 +132,7 @@ def moving(gateway: harness.Gateway, grown: harness.Gateway) -> Iterator[harness
 
 @pytest.fixture
 def through(gateway: harness.Gateway) -> Iterator[Callable[[harness.Fault], harness.Proxy]]:
-    """Makes proxies in front of the gateway."""
+    """Creates proxies in front of the gateway."""
     made: list[harness.Proxy] = []
 
     def proxy(fault: harness.Fault) -> harness.Proxy:
@@ -146,7 +146,7 @@ def through(gateway: harness.Gateway) -> Iterator[Callable[[harness.Fault], harn
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """Where the programs of a Python environment are that has nothing installed."""
+    """The program directory of a Python environment without packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
     return tmp_path / "venv/bin"
 
@@ -159,7 +159,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _threads_end() -> Iterator[None]:
-    """No test may leave a thread of a reader's behind."""
+    """Checks that no test leaves a thread of a reader behind."""
     harness.begin()
     before = set(threading.enumerate())
     yield
@@ -171,10 +171,10 @@ def _threads_end() -> Iterator[None]:
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A place of the test's own for gateways, all of which have ended after it."""
+    """A separate directory for the gateways of a test. It waits until all of them have exited."""
     place = tmp_path / "run"
     place.mkdir()
-    if len(str(place)) > 50:  # a socket's path is short
+    if len(str(place)) > 50:  # a socket's path must be short
         place = Path(os.path.realpath("/tmp"), "ml-" + hashlib.sha256(str(tmp_path).encode()).hexdigest()[:10])
         place.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
@@ -182,7 +182,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("MILLRACE_PROGRAM", harness.binary())
     monkeypatch.setattr(_local, "LINGER", "1s")
     yield place
-    end = time.monotonic() + 120  # a gateway that another process has started stays for a minute
+    end = time.monotonic() + 120  # a gateway that another process has started remains for a minute
     while left := harness.gateways_at(place):
         assert time.monotonic() < end, f"left running: {left}"
         time.sleep(0.05)

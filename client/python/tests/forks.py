@@ -1,7 +1,9 @@
-"""Forks while a reader's thread stands at one line after another: python forks.py JOB-AS-JSON. Prints how many forks, and which hung.
+"""Forks while a reader's thread is stopped at one line after another: python forks.py JOB-AS-JSON.
 
-A thread that comes to a line for the first time waits there, with its locks held, until the main thread has forked. The child reads
-through a client of its own and through the inherited one.
+Prints the number of forks, and which of them hung.
+
+A thread that reaches a line for the first time waits there, with its locks held, until the main thread has forked. The child reads through
+its own client and through the inherited one.
 """
 
 from __future__ import annotations
@@ -24,18 +26,18 @@ import millrace
 from millrace._http import wire
 from millrace._process import no_fork
 
-WATCHDOG = 60  # seconds that a child may take on a busy machine
+WATCHDOG = 60  # maximum seconds for a child on a busy machine
 TRACED = ("millrace", "http/client.py", "socket.py", "ssl.py", "threading.py", "torch/utils/data/_utils/collate.py")
 AT_ONCE = 4
 
 
 def label(view: memoryview) -> int:
-    """A decoder that returns the value of its bytes."""
+    """A decoder that returns the integer in its bytes."""
     return int(bytes(view))
 
 
 class Steps:
-    """Stops threads at every n-th line that none has come to before."""
+    """Stops threads at every n-th line that no thread has reached before."""
 
     def __init__(self, every: int) -> None:
         self.every = every
@@ -48,7 +50,7 @@ class Steps:
         if not any(part in code.co_filename for part in TRACED):
             return None
         line = code.co_filename, frame.f_lineno
-        if event == "line" and line not in self.seen and not (_imp.lock_held() or no_fork._is_owned()):  # a fork waits for these
+        if event == "line" and line not in self.seen and not (_imp.lock_held() or no_fork._is_owned()):  # a fork waits for these locks
             self.seen.add(line)
             if len(self.seen) % self.every == 0:
                 forked = threading._allocate_lock()  # type: ignore[attr-defined]
@@ -59,7 +61,7 @@ class Steps:
 
 
 class Job:
-    """The open resources of the parent, and the work of its threads and children with them."""
+    """The open resources of the parent, and the work that its threads and its children do with them."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.url, self.tls = job["url"], job["tls"]
@@ -77,12 +79,12 @@ class Job:
 
     def open(self) -> millrace.Client:
         context = harness.tls_context(wire.ssl.PROTOCOL_TLS_CLIENT) if self.tls else None
-        # its threads are stopped during every fork
+        # the threads of this client are stopped during every fork
         patient = {"deadline": 1e6, "first_answer": 1e6, "attempt_timeout": 1e6}
         return millrace.Client(self.url, "photos", **harness.grouped(context=context, **patient))
 
     def read(self, every: list[Exception]) -> None:
-        """Reads in a thread of the parent's, over new connections and over kept ones."""
+        """Reads in a thread of the parent, over new and over kept connections."""
         try:
             for _ in range(2):
                 with self.open() as client, client.epoch(0, **harness.grouped(**PLAN)).read(ledger=self.ledger) as reader:
@@ -95,18 +97,18 @@ class Job:
             every.append(e)
 
     def child(self) -> None:
-        """The work of a forked child: all of it must end."""
+        """The work of a forked child. All of it must finish."""
         with self.open() as fresh:
             assert list(fresh.epoch(0, **harness.grouped(**PLAN)).batch(1)["cls"]) == self.want[1]
         with self.epoch.read(1, 3) as reader:
             assert [list(b["cls"]) for b in reader] == self.want[1:3]
         if self.dataset is not None:
-            self.dataset.set_epoch(0)  # else the pass after the parent's, which has begun or has not
+            self.dataset.set_epoch(0)  # otherwise it reads the pass after the parent's, which may have begun or not
             batches = iter(self.dataset)
             assert [next(batches)["cls"].tolist() for _ in range(2)] == self.want[:2]
             del batches
         for reader in self.readers:
-            with contextlib.suppress(millrace.InvalidArgument):  # it is the parent's
+            with contextlib.suppress(millrace.InvalidArgument):  # it belongs to the parent
                 next(reader)
             reader.close()
         self.readers.clear()
@@ -119,7 +121,7 @@ PLAN: dict[str, Any] = {"global_batch_size": 100, "decode": {"cls": label}, "fie
 
 
 def forked(job: Job) -> int:
-    """Forks, and has the child do its part."""
+    """Forks, and runs the child's work in the child."""
     child = os.fork()
     if child:
         return child

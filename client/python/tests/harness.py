@@ -31,12 +31,15 @@ from millrace._parameters import GROUPS
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = os.environ.get("MILLRACE_LONG") == "1"
-PLATFORM = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"  # as Go has it
-START = 30.0  # a gateway on a loaded machine is up by then
+PLATFORM = f"{sys.platform}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"  # in Go's notation
+START = 30.0  # seconds that a gateway may take to start on a loaded machine
 
 
 class Job:
-    """An epoch that a client reads, in the history that integration/history checks: the file TEST_HISTORY. Without one it does nothing."""
+    """An epoch that a client reads, recorded in a history for integration/history: the file TEST_HISTORY.
+
+    Without that file it does nothing.
+    """
 
     _numbers = itertools.count()
 
@@ -44,14 +47,14 @@ class Job:
         self._name = f"python {os.getpid()}-{next(self._numbers)}"
 
     def took(self, batch: millrace.Batch) -> None:
-        """Adds a batch that the client takes."""
+        """Records a batch that the client takes."""
         self._add(
             url=batch.location, outcome="whole", etag=batch.etag, generation=batch.generation, samples=list(batch.keys),
             length=batch.nbytes, sha256=hashlib.sha256(batch.data).hexdigest(),
         )  # fmt: skip
 
     def completed(self, samples: int) -> None:
-        """Adds that the epoch is complete, with so many samples."""
+        """Records that the epoch is complete, with the given number of samples."""
         self._add(url="", outcome="completed", total=samples)
 
     def _add(self, **event: Any) -> None:
@@ -62,7 +65,7 @@ class Job:
 
 
 def free_port() -> int:
-    """A port for a server that another process starts: none of those that the system gives to connections, which would take it meanwhile."""
+    """A port for a server that another process starts. The system does not use this port for connections, which could take it meanwhile."""
     for port in random.sample(range(20_000, 32_000), 1000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -77,21 +80,20 @@ def binary() -> str:
 
 
 def without(*packages: str) -> dict[str, str]:
-    """The environment of a Python that lacks packages."""
+    """The environment of a Python without the given packages."""
     path = [str(Path(__file__).parent / "hidden"), *sys.path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HIDDEN": ",".join(packages)}
 
 
 def run(*args: str) -> str:
-    """Runs a command of the program and returns its output."""
+    """Runs the program with these arguments and returns its output."""
     done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def run_example(name: str, *args: str, cwd: Path, ranks: int = 1) -> str:
-    """Runs the ranks of a script of examples/, with the environment of torchrun if there are several, and returns the output of the first
-    one.
+    """Runs the ranks of a script of examples/, with torchrun's environment if there are several, and returns the output of the first rank.
     """
     command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / name), *args]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "client" / "python"), *sys.path]), "OMP_NUM_THREADS": "1"}
@@ -110,10 +112,10 @@ def run_example(name: str, *args: str, cwd: Path, ranks: int = 1) -> str:
 
 
 def pip_install(environment: Path, *what: str) -> None:
-    """Installs into an environment whose programs are there, without an index to pull anything from."""
-    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # Debian's pip is not of a venv
+    """Installs packages into an environment, given by its program directory, without a package index."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # Debian's pip does not belong to a venv
     pip = [str(base), "-m", "pip", "--disable-pip-version-check", "--isolated", "--python", str(environment / "python")]
-    hatchling = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}  # which pip else downloads for the time of the build
+    hatchling = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}  # pip would otherwise download it for the build
     done = subprocess.run(
         [*pip, "install", "-q", "--no-index", *what], capture_output=True, text=True, timeout=120, env=hatchling, check=False
     )
@@ -121,7 +123,7 @@ def pip_install(environment: Path, *what: str) -> None:
 
 
 def build_wheels(out: Path) -> Path:
-    """Builds this platform's wheel, the one without the program and the sdist into a folder."""
+    """Builds this platform's wheel, the wheel without the program and the sdist into a folder."""
     command = [sys.executable, str(ROOT / "tools" / "wheels.py"), "--out", str(out), PLATFORM, "sdist", "pure"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -129,7 +131,7 @@ def build_wheels(out: Path) -> Path:
 
 
 def wheel_with_program(dist: Path) -> Path:
-    """The wheel of a folder of `build_wheels` that has the program inside."""
+    """The wheel with the program in a folder of `build_wheels`."""
     return next(p for p in dist.glob("*.whl") if not p.name.endswith("-none-any.whl"))
 
 
@@ -138,7 +140,7 @@ class Gateway:
 
     def __init__(self, *datasets: str, port: int = 0, args: tuple[str, ...] = (), unix: str = "") -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        settings = dict(a.split("=", 1) for a in args if a.startswith("MILLRACE_"))  # that have no flags
+        settings = dict(a.split("=", 1) for a in args if a.startswith("MILLRACE_"))  # settings without a flag
         flags = [a for a in args if not a.startswith("MILLRACE_")]
         self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", *flags]
         if not {"--access", "--allow"} & {*args}:
@@ -162,11 +164,14 @@ class Gateway:
         raise AssertionError(f"the gateway did not come up: {self.log()}")
 
     def log(self) -> str:
-        """Returns its log."""
+        """Returns the gateway's log."""
         return os.pread(self._log.fileno(), 1 << 24, 0).decode()
 
     def requests(self, route: str, least: int = 0) -> list[dict[str, object]]:
-        """The requests of a route that it has logged. A line follows its answer, so this waits for as many as the caller knows of."""
+        """The logged requests of a route.
+
+        A line is logged after the response, so this waits until there are at least as many as the caller expects.
+        """
         end = time.monotonic() + START
         while True:
             whole = (line for line in self.log().splitlines(keepends=True) if line.startswith("{") and line.endswith("\n"))
@@ -177,7 +182,7 @@ class Gateway:
             time.sleep(0.01)
 
     def get(self, path: str) -> bytes:
-        """Reads a resource with another client."""
+        """Reads a resource with an independent client."""
         if self.url.startswith("unix:"):
             with socket.socket(socket.AF_UNIX) as s:
                 s.connect(self.url[5:])
@@ -194,12 +199,12 @@ class Gateway:
         return round(sum(float(line.rpartition(" ")[2]) for line in lines if re.match(rf"{metric}[ {{]", line)))
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills the gateway."""
         self.process.kill()
         self.process.wait()
 
     def close(self) -> None:
-        """Ends it and forgets its log."""
+        """Stops the gateway and deletes its log."""
         self.kill()
         self._log.close()
 
@@ -208,22 +213,22 @@ Fault = Callable[[int, bytes, bytes], Optional[bytes]]
 
 
 def is_batch(head: bytes) -> bool:
-    """Reports whether the head of a request asks for a batch."""
+    """Reports whether the head of a request requests a batch."""
     return b"/batches/" in head.split(b"\r\n", 1)[0]
 
 
 class Proxy:
-    """Forwards connections to a gateway, one request at a time, and lets a fault have its way with each answer.
+    """Forwards connections to a gateway, one request at a time, and lets a fault change each response.
 
-    fault gets the number of the request, its head, and the whole answer, and returns the bytes to send; when they are fewer than the
-    answer, the connection is closed after them. None: nothing is sent and the connection stays open until the proxy ends.
+    fault receives the number of the request, its head, and the whole response, and returns the bytes to send. If these are fewer than the
+    response, the proxy then closes the connection. None: the proxy sends nothing, and keeps the connection open until it is closed itself.
     """
 
     def __init__(self, target: int, fault: Fault, tls: Union[bool, ssl.SSLContext] = False) -> None:
         self._target, self._fault = target, fault
         self._context = tls_context(ssl.PROTOCOL_TLS_SERVER) if tls is True else tls or None
         self.heads: list[bytes] = []
-        self.resumed: list[bool] = []  # TLS sessions, for each request
+        self.resumed: list[bool] = []  # for each request, whether its TLS session was resumed
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._ended = threading.Event()
@@ -281,11 +286,11 @@ class Proxy:
         return re.sub(rb"(?i)connection: close\r\n", b"", out, count=1)
 
     def target_of(self, _request: bytes) -> int:
-        """The port of the gateway that answers a request."""
+        """The port of the gateway that serves a request."""
         return self._target
 
     def asked(self, what: bytes) -> list[bytes]:
-        """The heads of the requests that have something in them."""
+        """The heads of the requests that contain the given bytes."""
         return [h for h in self.heads if what in h]
 
     def close(self) -> None:
@@ -302,9 +307,9 @@ class Proxy:
 
 
 class Moving(Proxy):
-    """A gateway that looks for new generations by itself, made of two that do not: move() makes the newer one the current one.
+    """A gateway that checks for new generations by itself, simulated by two that do not. move() makes the newer generation current.
 
-    An address that names a generation is answered by the gateway that has it, as if it were opened on demand.
+    A request that names a generation goes to the gateway that has it, as if that generation were opened on demand.
     """
 
     def __init__(self, older: Gateway, newer: Gateway) -> None:
@@ -319,44 +324,44 @@ class Moving(Proxy):
         return follow(answer)
 
     def move(self, generation: str = "") -> None:
-        """Makes a generation the current one, the newer if nothing is said."""
+        """Makes the given generation current, by default the newer one."""
         self._target = self._ports[(generation or self.newer).encode()]
 
     def target_of(self, request: bytes) -> int:
-        """The port of the gateway that has the generation, or is the current one."""
+        """The port of the gateway that has the requested generation, or the current one."""
         line = request.split(b"\r\n", 1)[0]
         return next((port for generation, port in self._ports.items() if generation in line), self._target)
 
 
 def follow(answer: bytes) -> bytes:
-    """Has a gateway's description say that it looks for new generations. The length stays."""
+    """Changes a gateway's description so that it reports checks for new generations. The length stays the same."""
     return re.sub(rb'"follows":( ?)false', rb'"follows":\1 true', answer)
 
 
 def gateways_at(place: Path) -> list[int]:
-    """The processes that serve from a place."""
+    """The processes that serve the datasets of a directory."""
     return running(" serve ", f"--datasets {place}/")
 
 
 def running(*words: str) -> list[int]:
-    """The processes that have all these words in their command lines, a space after each argument."""
+    """The processes whose command lines contain all of these words. A space follows each argument."""
     return [pid for pid, arguments in _processes() if all(word in arguments for word in words)]
 
 
 def _processes() -> Iterator[tuple[int, str]]:
-    """Number and command line of each process. One that has ended, but that its parent has not asked about, has none."""
-    if not Path("/proc/self/cmdline").exists():  # macOS, whose ps is part of the system
+    """Number and command line of each process. A zombie process has no command line."""
+    if not Path("/proc/self/cmdline").exists():  # macOS, where ps is part of the system
         for line in subprocess.run(["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=True).stdout.splitlines():
             pid, _, arguments = line.strip().partition(" ")
             yield int(pid), arguments
         return
     for at in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # it has exited meanwhile
             yield int(at.name), (at / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 def tls_context(side: int) -> ssl.SSLContext:
-    """TLS without certificates, for tests of connections but not of trust."""
+    """TLS without certificate checks, for tests of connections."""
     context = ssl.SSLContext(side)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -365,16 +370,16 @@ def tls_context(side: int) -> ssl.SSLContext:
 
 
 class Authority:
-    """A certificate authority of its own, made by openssl."""
+    """A certificate authority, created with openssl."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.file, self._key = directory / "ca.pem", directory / "ca.key"
-        usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # which CPython requires from 3.13 on
+        usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # required by CPython 3.13 and later
         self._openssl("req", "-x509", "-subj", "/CN=millrace test", *usage, "-out", str(self.file), "-keyout", str(self._key), *_NEW_KEY)
 
     def certify(self, name: str, *names: str) -> tuple[Path, Path]:
-        """Makes a certificate for names such as IP:127.0.0.1 or DNS:gw, and its key."""
+        """Creates a certificate, with its key, for names such as IP:127.0.0.1 or DNS:gw."""
         cert, key = self._directory / f"{name}.pem", self._directory / f"{name}.key"
         said = ["-addext", f"subjectAltName={','.join(names)}", "-addext", "basicConstraints=critical,CA:FALSE"]
         issued = ["-CA", str(self.file), "-CAkey", str(self._key), "-subj", f"/CN={name}", *said]
@@ -428,18 +433,18 @@ _before: set[threading.Thread] = set()
 
 
 def begin() -> None:
-    """Records the running threads: those of clients that earlier tests left open end by themselves."""
+    """Records the running threads. Threads of clients that earlier tests left open end by themselves."""
     _before.clear()
     _before.update(threading.enumerate())
 
 
 def ours() -> list[str]:
-    """The threads of clients that are alive and were not there when the test began."""
+    """The live threads of clients that did not exist when the test began."""
     return [t.name for t in threading.enumerate() if t.name.startswith("millrace-") and t not in _before]
 
 
 def grouped(**parameters: Any) -> dict[str, Any]:
-    """Returns the parameters of an epoch or a client as functions take them: those of each dataclass put together."""
+    """Groups the parameters of an epoch or a client into the dataclasses that the functions accept."""
     out = dict(parameters)
     for name, kind in GROUPS.items():
         if chosen := {f.name: out.pop(f.name) for f in fields(kind) if f.name in out}:

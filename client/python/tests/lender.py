@@ -1,4 +1,4 @@
-"""A gateway at a Unix socket that lends memory, honestly or not: batches of a real gateway, as docs/spec/shared-memory.md has them."""
+"""A gateway on a Unix socket that shares memory, correctly or not: batches of a real gateway, as docs/spec/shared-memory.md specifies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import harness
 
 SHRINK, GROW, FUTURE_WRITE = 0x2, 0x4, 0x10
 SEALS = SHRINK | GROW | FUTURE_WRITE
-NAME = "millrace-test"  # of the memory, in /proc/self/maps
+NAME = "millrace-test"  # name of the memory in /proc/self/maps
 
 
 def memory(data: bytes, size: int, seals: int = SEALS) -> tuple[int, mmap.mmap]:
-    """Returns a descriptor for reading of new memory that begins with data, and the memory."""
+    """Creates memory that begins with data. Returns a read-only descriptor of the memory, and the memory."""
     made = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(made, size)
@@ -36,17 +36,17 @@ def memory(data: bytes, size: int, seals: int = SEALS) -> tuple[int, mmap.mmap]:
 
 @dataclass
 class Reply:
-    """The answer to send next."""
+    """The next response."""
 
     head: bytes
     table: bytes
     said: dict[str, str]
     descriptors: list[int]
-    text: str | None = None  # of Millrace-Shared, in place of said
-    ends_after: int | None = None  # bytes
+    text: str | None = None  # value of Millrace-Shared that replaces said
+    ends_after: int | None = None  # number of bytes to send
 
     def sent(self) -> bytes:
-        """The answer's bytes."""
+        """The bytes of the response."""
         text = ", ".join(f"{k}={v}" if v else k for k, v in self.said.items()) if self.text is None else self.text
         head = re.sub(rb"(?i)content-type: [^\r]*", b"Content-Type: application/vnd.millrace.shared", self.head)
         head = re.sub(rb"(?i)content-length: \d+", b"Content-Length: %d" % len(self.table), head)
@@ -55,15 +55,15 @@ class Reply:
 
 
 Lie = Callable[[int, Reply], None]
-"""Gets the number of the reply and the reply, to change it."""
+"""Receives the number of a reply and the reply, which it may change."""
 
 
 class Lender:
-    """Answers at `url`. Memory is reused when its lease was released."""
+    """Serves at `url`. It reuses memory after the release of its lease."""
 
     def __init__(self, port: int, at: Path, lie: Lie = lambda *_: None, spare: int = 4096) -> None:
         self.released: list[int] = []
-        self.asked: list[bytes] = []  # the heads of all requests
+        self.asked: list[bytes] = []  # heads of all requests
         self.connections = 0
         self.memory: list[mmap.mmap] = []
         self.url = f"unix:{at}"
@@ -86,7 +86,7 @@ class Lender:
 
     def _serve(self, conn: socket.socket) -> None:
         segments: dict[int, mmap.mmap] = {}
-        lent: dict[int, int] = {}  # segment by lease
+        lent: dict[int, int] = {}  # segment of each lease
         leases = 0
         with contextlib.suppress(OSError), conn:
             while head := harness._until(conn, b"\r\n\r\n"):
@@ -128,7 +128,7 @@ class Lender:
                     return
 
     def _ask(self, head: bytes) -> bytes:
-        """Returns the whole answer of the gateway behind, in the framed form."""
+        """Returns the complete response of the real gateway, in framed form."""
         with socket.create_connection(("127.0.0.1", self._port)) as s:
             head = re.sub(rb"Accept: application/vnd.millrace.shared\r\n", b"", head)
             head = re.sub(rb"Millrace-Release: [^\r]*\r\n", b"", head)
@@ -140,7 +140,7 @@ class Lender:
         return re.sub(rb"(?i)\r\nconnection: close", b"", answer, count=1)
 
     def close(self) -> None:
-        """Ends all of it, and has no descriptor left."""
+        """Stops the server, and closes all descriptors."""
         for s in (self._listener, *self._conns):
             with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)

@@ -1,6 +1,6 @@
 """Checks millrace.proof against the vectors of section 8 of docs/spec/order.md: python3 order_vectors.py FILE
 
-Go's tests run it with the standard library alone, where their own package has computed the same vectors.
+Go's tests run it with only Python's standard library, on vectors that Go's package has computed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def members(v: Any) -> list[int]:
 
 
 def arguments(of: Callable[..., Any], v: Any) -> dict[str, Any]:
-    """The parameters of an order that a vector has and a function takes."""
+    """The parameters of an order in a vector that a function accepts."""
     names = [name for name, p in signature(of).parameters.items() if p.kind is p.KEYWORD_ONLY]
     return {name: v[name] for name in names if isinstance(v.get(name), (int, str))}
 
@@ -97,7 +97,7 @@ def check_balance(v: Any) -> Comparisons:
 
 
 def stratified(v: Any) -> tuple[list[int], list[int], Any]:
-    """The counts and weights of a vector, and the order of its samples: of the virtual ones if there are weights."""
+    """The counts and weights of a vector, and the order of its samples. With weights these are virtual samples."""
     counts, weights = spread(v["chunks"]), spread(v.get("weights", []))
     if weights:
         return counts, weights, proof.Importance(v["shuffle"], counts, weights, **arguments(proof.Importance, v)).order
@@ -191,7 +191,7 @@ CHECKS = {
 
 
 def check(path: Path, least: int = 0, most: int = sys.maxsize) -> tuple[int, list[str]]:
-    """Returns how many comparisons the vectors of a file with so many samples allow, and those that fail."""
+    """Returns the number of comparisons, and those that fail. It reads only vectors with least to most samples."""
     compared, wrong = 0, []
     for section, vectors in json.loads(path.read_text(encoding="utf-8")).items():
         for i, v in enumerate(vectors):

@@ -1,4 +1,4 @@
-"""Requests on a clock of the test's own: gateways that answer by a script, without connections."""
+"""Requests on a simulated clock: gateways respond by a script, without connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A, B, C = (f"http://127.0.0.{i}:1" for i in (1, 2, 3))
 
 
 class Clock(threading.Event):
-    """The stopwatch of a request, and the task whose waits advance it."""
+    """The clock of a request, and the task whose waits advance the clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ Step = Union[BaseException, str, float]
 
 
 class Script:
-    """Asks gateways that answer by a script, and notes when each was asked."""
+    """Sends requests to gateways that respond by a script, and records the time of each."""
 
     def __init__(self, clock: Clock, *steps: Step, urls: tuple[str, ...] = (A,), deadline: float = 100.0, **routing: Any) -> None:
         self.clock, self.steps = clock, list(steps)
@@ -64,7 +64,7 @@ class Script:
         return self.core._retry("read it", self.ask, 0, 1, self.clock)
 
     def fails(self, kind: type[MillraceError]) -> MillraceError:
-        """Returns the error of the request, which must be exactly of this class."""
+        """Runs the request, and returns its error, which must be exactly of this class."""
         with pytest.raises(MillraceError) as raised:
             self.run()
         assert type(raised.value) is kind, repr(raised.value)

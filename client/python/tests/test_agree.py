@@ -1,4 +1,4 @@
-"""One generation for all ranks of a job, while gateways move to new ones."""
+"""One generation for all ranks of a job, while gateways move to newer ones."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def test_a_rank_without_a_generation_is_refused(moving: harness.Moving, gateway:
         with pytest.raises(millrace.InvalidArgument, match=rf"rank 1 of 4 names no generation.*now it is {moving.older}") as e:
             client.epoch(0, share=Share(rank=1, world_size=4))
         assert "rank 0 asks client.describe()['generation']" in str(e.value)
-        assert len(moving.heads) == 1  # the description, and nothing else
+        assert len(moving.heads) == 1  # the request for the description is the only one
         present = Order(generation=client.describe()["generation"])
         assert client.epoch(0, order=present, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older
-        # a single client has no others to agree with
+        # a single client has no other ranks to agree with
         assert client.epoch(0).batch(0).generation == moving.older
     with millrace.Client(gateway.url, "photos") as client:
-        assert client.epoch(0, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older  # this one stays
+        assert client.epoch(0, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older  # this epoch keeps its generation
 
 
 def test_an_epoch_stays_with_its_generation(moving: harness.Moving) -> None:
-    """The gateway moves between the answers of two ranks, and between two batches of one rank."""
+    """The gateway moves between the responses to two ranks, and between two batches of one rank."""
     with millrace.Client(moving.url, "photos") as client:
         generation = client.describe()["generation"]
         epochs = []

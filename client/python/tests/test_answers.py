@@ -1,4 +1,4 @@
-"""Answers to requests without connections: JSON, batches, the rest of a broken body, and refusals."""
+"""Responses to requests without connections: JSON, batches, the rest of an incomplete body, and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millrace.errors import MillraceError
 
 
 class Answer:
-    """An answer of a fake wire, whose body comes in pieces; an exception among them is raised."""
+    """A response of a fake wire, whose body arrives in pieces. An exception among the pieces is raised."""
 
     sock = None
     reason = "Odd"
@@ -144,7 +144,7 @@ def test_the_rest_of_a_body(core: Gateways) -> None:
     (found, data, _), wire = batch(core, Answer(200, head(), b"0123", OSError("cut"), length=10), Answer(206, rest, b"456789"))
     assert (bytes(data), found.location) == (BODY, TARGET + "&seed=1")
     assert wire.sent[1][2] == {"Range": "bytes=4-", "If-Range": '"strong"'}
-    # Another gateway may have the whole one alone, and an answer that ends without a fault is one that broke too.
+    # Only another gateway may have the whole batch. A response that is too short, but ends without a fault, counts as incomplete too.
     (_, data, _), wire = batch(core, Answer(200, head(), b"0123", length=10), Answer(200, head(), BODY))
     assert bytes(data) == BODY
 
@@ -236,7 +236,7 @@ def test_another_generation(core: Gateways) -> None:
 
 @pytest.mark.parametrize(("number", "batches", "final"), [(5, 5, True), (4, 5, False), (6, 5, True), (5, 6, False), (4, 4, False)])
 def test_the_end_of_an_epoch(core: Gateways, number: int, batches: int, final: bool) -> None:
-    """Of a batch that must exist it is a fault of the gateway."""
+    """For a batch that must exist, the gateway's end_of_epoch is a protocol error."""
     problem = {"Content-Type": "application/problem+json"}
     body = b'{"code": "end_of_epoch", "detail": "past the end", "batches": %d}' % batches
     want = Expected(**{**vars(WANT), "number": number})

@@ -1,4 +1,4 @@
-"""Arrays and images, of bytes written by hand: numpy and Pillow decode them, and no gateway."""
+"""Arrays and images from handwritten bytes, decoded by numpy and Pillow without a gateway."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from millrace import values
 from millrace.errors import CannotDecode
 from millrace.values import Automatic
 
-ELEMENTS = bytes(range(1, 49))  # of three arrays of the widest type
+ELEMENTS = bytes(range(1, 49))  # bytes for three elements of the widest type
 
 
 def decoded(data: bytes, allow_pickle: bool = False, finish: Any = None, **field: Any) -> Any:
-    """Returns the decoded part of a field, or of one named npy."""
+    """Returns the decoded part of a field, or of a part named npy."""
     decoder = Automatic(finish=finish).of({"fields": [{"name": "x", **field}] if field else ()}, allow_pickle)("x" if field else "npy")
     assert decoder is not None
     buffer = bytearray(data)
     got = decoder(memoryview(buffer))
-    buffer[:] = bytes(len(data))  # nothing of it may be left in the array
+    buffer[:] = bytes(len(data))  # the array must not refer to this memory
     return got
 
 
@@ -125,7 +125,7 @@ def test_cut_arrays_of_streaming() -> None:
     for n in range(2):
         with pytest.raises(IndexError):
             decoded(b"\x08\x08"[:n], encoding="mds:ndarray")
-    for n in range(2, 6):  # in the shape: no array without elements
+    for n in range(2, 6):  # numbers in the shape: no array is empty
         with pytest.raises((ValueError, struct.error)):
             decoded(b"\x08\x09\2\0\1\0"[:n], encoding="mds:ndarray")
 

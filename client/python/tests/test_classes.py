@@ -67,7 +67,7 @@ def test_a_dataset_without_classes(tmp_path: Path) -> None:
 
 
 def picture(name: str, kind: str) -> bytes:
-    """A picture whose size tells its source and class."""
+    """A picture whose size encodes its source and class."""
     out = io.BytesIO()
     Image.new("RGB", (len(name), ord(name[0]) - ord("a") + 1)).save(out, kind)
     return out.getvalue()
@@ -75,7 +75,7 @@ def picture(name: str, kind: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, millrace.Client]]:
-    """Class folders, twice with the same classes and once with others, and a tar with labels."""
+    """Class folders, two with equal classes and one with others, and a tar with labels."""
     made = tmp_path_factory.mktemp("sources")
     for source, names, suffix in (("one", ("cat", "dog"), "jpg"), ("two", ("cat", "dog"), "JPEG"), ("far", ("ant", "bee", "cat"), "png")):
         for name in names:
@@ -94,7 +94,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, mill
 
 
 def seen(client: millrace.Client, **options: Any) -> list[tuple[int, int]]:
-    """The height of each picture and its label, of an epoch."""
+    """The height and the label of each picture in an epoch."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         batches = list(client.epoch(0, decode=True, **harness.grouped(**options)))
@@ -105,7 +105,7 @@ def test_mixture_of_class_folders_has_labels(
     sources: dict[str, millrace.Client], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     alike = millrace.mix({sources["one"]: 1, sources["two"]: 1})
-    assert not caplog.records  # all have jpg and cls
+    assert not caplog.records  # every sample has jpg and cls
     assert millrace.class_names(alike) == ["cat", "dog"]
     monkeypatch.setattr(millrace.epoch, "read_manifest", lambda *_: pytest.fail("a batch asks for its manifest"))
     for fields in (None, "jpg,cls"):

@@ -1,4 +1,4 @@
-"""Properties of parts that are known before they are read: nulls and names; and suggestions for misspelled names."""
+"""Properties of parts that are known before they are read: nulls and names. Also suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millrace import Reading
 from millrace._selection import parts_are
 
 ROWS = 40
-EMPTY = (1, 11, 21)  # rows with an image, all of which is null
+EMPTY = (1, 11, 21)  # rows without any image bytes
 
 
 def picture(kind: str = "JPEG") -> bytes:
@@ -33,7 +33,7 @@ def picture(kind: str = "JPEG") -> bytes:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[millrace.Client]:
-    """Captions of which each fourth is null, and images of which each fifth is."""
+    """Rows with captions and images. Every fourth caption and every fifth image is null."""
     made = tmp_path_factory.mktemp("rows")
     table = pa.table({
         "caption": [None if i % 4 == 0 else f"picture {i}" for i in range(ROWS)],
@@ -212,11 +212,11 @@ def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest
         epoch = rows.epoch(0, decode=True, transform=lambda sample: 1 // (sample["label"] // 30), reading=Reading(on_error="skip"))
         kept = [v for b in epoch for v in b.value]
     assert len(kept) == 10
-    assert len(caplog.records) == 10  # of 30
+    assert len(caplog.records) == 10  # 10 of 30 are logged
 
 
 def test_samples_that_fail_side_by_side_are_left_out(rows: millrace.Client) -> None:
-    """A pass, or the part of one that a resume or a worker reads, may begin with many of them."""
+    """A pass may begin with many failing samples, and so may the part that a resume or a worker reads."""
     for start in range(2):
         epoch = rows.epoch(0, transform=lambda sample: 1 // (sample.position // 20), reading=Reading(on_error="skip", start=start))
         assert sum(len(b) for b in epoch) == ROWS - 20
@@ -244,7 +244,7 @@ def test_a_transform_that_returns_nothing(rows: millrace.Client) -> None:
 
 
 def test_on_error_may_refuse_a_whole_batch(rows: millrace.Client) -> None:
-    """A function that is asked for a value and has none decides itself."""
+    """on_error alone decides about a sample for which a function fails."""
     with pytest.warns(UserWarning, match="left out all"):
         assert not list(rows.epoch(0, reading=Reading(filter=misspelt, on_error=lambda _: None)))
 
@@ -261,7 +261,7 @@ def test_what_fails_in_a_mixture_names_its_source(rows: millrace.Client) -> None
 
 
 def test_sources_of_other_columns(tmp_path: Path) -> None:
-    """Samples of a mixture are those of their sources: values, nulls and names."""
+    """Samples of a mixture have the values, nulls and names of their sources."""
     n, word = range(30), ["one" if i % 3 else None for i in range(30)]
     tables = {
         "wide": {"n": pa.array(n, pa.int64()), "word": word},
@@ -306,7 +306,7 @@ def test_sources_of_other_columns(tmp_path: Path) -> None:
         with pytest.warns(UserWarning, match="numbr"), pytest.raises(millrace.InvalidArgument, match="no part 'numbr'"):
             list(both.epoch(0, reading=Reading(filter=lambda s: s.get("numbr"))))
         apart = millrace.mix({each["wide"]: 1, each["files"]: 1})
-        # no word on txt, which only files have
+        # no warning about txt, which only files have
         batch = apart.epoch(0, decode={"n": lambda view: view[0], "txt": str}).batch(0)
         assert {type(s.get("n")) for s in batch} == {int, type(None)}
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Runs every recipe of docs/cookbook.md over data of its kind."""
+"""Runs every recipe of docs/cookbook.md over suitable data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def picture(path: Path, n: int, mode: str = "RGB") -> Path:
-    """Writes a picture of a size of its own."""
+    """Writes a picture whose size depends on n."""
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(n).integers(0, 256, (40 + n % 9, 50 + n % 5, 3), np.uint8)
     Image.fromarray(noise).convert(mode).save(path, "JPEG")
@@ -84,7 +84,7 @@ def rows(here: Path) -> None:
 
 
 def images(side: int, labels: int) -> Callable[[Rows], None]:
-    """Returns a check of the samples that recipes with pictures and labels must have trained on."""
+    """Returns a check of the samples on which recipes with pictures and labels must have trained."""
 
     def check(seen: Rows) -> None:
         assert all(x.shape[1:] == (3, side, side) and x.dtype is torch.float32 and 0.2 < x.mean() < 0.8 for x, _ in seen)
@@ -175,4 +175,4 @@ def test_recipe(name: str, tmp_path: Path, runtime: Path, monkeypatch: pytest.Mo
     assert sum(len(columns[0]) for columns in seen) == samples
     check(seen)
     space.clear()
-    gc.collect()  # the dataset goes, and with it this process's share of the gateway
+    gc.collect()  # frees the dataset, and with it this process's lease of the gateway

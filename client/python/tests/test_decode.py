@@ -1,4 +1,4 @@
-"""Parts that are decoded by themselves, and samples that cannot be."""
+"""Automatic decoding of parts, and samples that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from millrace import Reading, Share
 from millrace.values import Automatic
 
 SAMPLES = 23
-BAD = 7  # the sample whose image is none
+BAD = 7  # the sample with an invalid image
 
 
 def picture(i: int) -> Image.Image:
@@ -105,7 +105,7 @@ def test_parts_by_their_suffix(client: millrace.Client) -> None:
 
 
 def test_a_transform_decodes_what_it_asks_for(client: millrace.Client) -> None:
-    """The image that is none is not looked at."""
+    """The invalid image is not decoded."""
     epoch = client.epoch(0, decode=True, reading=Reading(batch_transform=lambda batch: sum(batch["cls"])))
     assert sum(batch.value for batch in epoch) == sum(range(SAMPLES))
 
@@ -165,7 +165,7 @@ def test_another_value_stands_in(client: millrace.Client) -> None:
 
 
 def test_padding_that_is_left_out(client: millrace.Client) -> None:
-    """The last batch repeats samples of the epoch; who is left out of it does not count as padding."""
+    """The last batch repeats samples of the epoch. A sample that is left out of that batch does not count as padding."""
 
     def one_class(at: int) -> Any:
         return lambda view: 1 // (int(bytes(view)) != at)
@@ -218,7 +218,7 @@ def test_sounds_and_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decoded(name: str, data: bytes, allow_pickle: bool = False, **of: Any) -> Any:
-    """Returns a decoded part, by its field if there is one."""
+    """Returns a decoded part, with its field if one is given."""
     automatic = Automatic().of({"fields": [{"name": name, **of}]} if of else {}, allow_pickle)
     decoder = pickle.loads(pickle.dumps(automatic))(name)
     return data if decoder is None else decoder(memoryview(data))
@@ -254,7 +254,7 @@ def test_as_streaming_decodes(encoding: str) -> None:
 
 
 def cut_anywhere(name: str, data: bytes, **of: Any) -> None:
-    """Damaged bytes raise an exception or are another value: they take neither the process nor its memory."""
+    """Damaged bytes raise an exception or yield another value. They neither crash the process nor exhaust its memory."""
     r = random.Random(1)
     for _ in range(300):
         some = bytearray(data[: r.randrange(len(data) + 1)])
@@ -288,7 +288,7 @@ def test_other_fields() -> None:
     assert same(decoded("bin", bytes(range(12)), encoding="raw", type="uint16", shape=[2, 3]), np.frombuffer(bytes(range(12)), "<u2").reshape(2, 3))
     assert same(decoded("bin", b"\0\1\0\2", encoding="numpy:>u2", shape=[2]), np.array([1, 2], ">u2"))
     assert decoded("label", b"\3" + b"\0" * 7, encoding="raw", type="int64", classes=["a", "b", "c", "d"]) == 3
-    assert decoded("jpg", "é".encode(), encoding="raw", type="utf8") == "é"  # the description goes before the suffix
+    assert decoded("jpg", "é".encode(), encoding="raw", type="utf8") == "é"  # the description takes precedence over the suffix
     assert decoded("weights", b"\0\0\x80\x3f", encoding="raw", type="list<float>") == [1.0]
     assert decoded("row", b"1", encoding="csv") == b"1"
     assert same(decoded("image", saved(picture(1), "PNG"), encoding="png"), picture(1))
@@ -310,7 +310,7 @@ def test_the_page_names_every_suffix() -> None:
 
 
 def test_threads_read_literals_at_the_same_time() -> None:
-    """CPython 3.11 raises SystemError where two threads parse: 38 of 24,000 literals, where memory is collected meanwhile."""
+    """CPython 3.11 may raise SystemError if two threads parse literals: 38 of 24,000 with garbage collection in between."""
     program = """
 import gc, sys, threading
 from functools import partial

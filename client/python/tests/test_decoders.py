@@ -1,5 +1,5 @@
-"""Decoders of parts, without a gateway and without the libraries that they use: the decoder of a part, and its results for right and wrong
-bytes.
+"""Decoders of parts, without a gateway and without the libraries that they use: the choice of a decoder, and its results for valid and
+invalid bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def of(*fields: dict[str, Any], allow_pickle: bool = False, finish: Any = None) 
 
 
 def decoded(data: bytes, allow_pickle: bool = False, finish: Any = None, **field: Any) -> Any:
-    """Returns the decoded part of a field. The bytes are read-only, as a reader's are."""
+    """Returns the decoded part of a field. The bytes are read-only, like those of a reader."""
     name = field.setdefault("name", "part")
     decoder = of(field, allow_pickle=allow_pickle, finish=finish)(name)
     assert decoder is not None
@@ -89,7 +89,7 @@ def _libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "library", Libraries.library)
 
 
-# Which decoder a part has.
+# The choice of a decoder for a part.
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_fields_that_describe_values() -> None:
         assert of({"name": "part", **field}, finish=finish)("part") is None
 
 
-# Wrong values: the error names the part, its encoding, and the remedy.
+# Invalid values: the error names the part, its encoding, and the remedy.
 
 
 def test_what_is_not_decoded() -> None:
@@ -262,7 +262,7 @@ def test_wrong_values(field: Any, data: str, said: str) -> None:
     assert raised.value.cure == SAID
 
 
-# MosaicML Streaming's and LitData's.
+# Numbers as MosaicML Streaming and LitData store them.
 
 
 def test_numbers_in_text() -> None:

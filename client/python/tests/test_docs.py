@@ -1,4 +1,4 @@
-"""Runs the examples of the pages of docs about Python and of the READMEs."""
+"""Runs the examples of the READMEs and of the documentation pages about Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import harness
 import pytest
 
 URL = "http://127.0.0.1:8080"
-NO_EXAMPLES = {"docs/python-api.md", "docs/dev/python-batch.md"}  # made of docstrings, and for maintainers
+NO_EXAMPLES = {"docs/python-api.md", "docs/dev/python-batch.md"}  # the first is generated from docstrings, the second is for maintainers
 PAGES = sorted({str(p.relative_to(harness.ROOT)) for p in (harness.ROOT / "docs").glob("python-*.md")} - NO_EXAMPLES)
 FIRST = "docs/python.md"
 
@@ -35,12 +35,12 @@ def test_python(
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(text.replace(URL, gateway.url), name, "exec"), space)
     space.clear()
-    gc.collect()  # the datasets go, and with them this process's share of the gateway
+    gc.collect()  # frees the datasets, and with them this process's leases of gateways
 
 
 @pytest.mark.parametrize("name", ["README.md", "client/python/README.md", FIRST])
 def test_training(name: str, images: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
-    """The pages that newcomers read: their training loops and their other examples, over images."""
+    """Runs the training loops and other examples of the pages for newcomers, over images."""
     (tmp_path / "photos").symlink_to(images)
     monkeypatch.chdir(tmp_path)
     page = harness.ROOT / name

@@ -1,4 +1,4 @@
-"""The end of work in progress: by the clock, by close, by the garbage collector, in a fork, with the interpreter."""
+"""The end of work in progress: by a timeout, by close, by the garbage collector, in a fork, at interpreter exit."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from millrace import TLS, Routing
 from millrace._http import gateways, wire
 from millrace._process import is_free
 
-LONG = 60.0  # nothing takes so long, even on a machine that is stalled for a while
+LONG = 60.0  # longer than any operation, even on a stalled machine
 
 
 def until(what: Callable[[], object]) -> None:
-    """Waits until something is so."""
+    """Waits until a condition holds."""
     end = time.monotonic() + LONG
     while not what():
         assert time.monotonic() < end
@@ -52,12 +52,12 @@ def started(what: Callable[[], object]) -> tuple[threading.Thread, list[object]]
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_what_comes_in_many_steps(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, tls: bool) -> None:
-    monkeypatch.setattr(wire, "TICK", 1e-5)  # a thread that waits for a body looks up again and again
+    monkeypatch.setattr(wire, "TICK", 1e-5)  # a thread that waits for a body checks again and again
     proxy = harness.Proxy(gateway.port, lambda _, __, answer: answer, tls=tls)
     context = harness.tls_context(wire.ssl.PROTOCOL_TLS_CLIENT) if tls else None
     with harness.closing(proxy), millrace.Client(proxy.url, deadline=30, routing=Routing(check="always"), tls=TLS(context=context)) as client:
         assert [len(b) for b in client.epoch(0, global_batch_size=250)] == [250, 250]
-        assert sum(is_batch(head) for head in proxy.heads) == 2  # whole, at the first time
+        assert sum(is_batch(head) for head in proxy.heads) == 2  # completely, at the first attempt
 
 
 def test_what_is_taken_in_many_steps() -> None:
@@ -66,7 +66,7 @@ def test_what_is_taken_in_many_steps() -> None:
         t, came = started(lambda: client.json("POST", "/x", body="x" * (16 << 20)))
         conn, _ = s.accept()
         with conn:
-            t.join(3 * wire.TICK)  # the socket is full, and the thread waits
+            t.join(3 * wire.TICK)  # the socket's buffer is full, and the thread waits
             head, _, body = conn.recv(1 << 16).partition(b"\r\n\r\n")
             got = len(body)
             while got < (16 << 20) + 2:
@@ -121,7 +121,7 @@ def test_asking_for_a_sign_of_life_holds_nothing_up(
 
     def silent(_: int, head: bytes, answer: bytes) -> Optional[bytes]:
         if b" /readyz " in head:
-            held.set()  # it is asked for a sign of life, and says nothing
+            held.set()  # the client has requested a sign of life, which never comes
         return None if held.is_set() or is_batch(head) else answer
 
     stuck = through(silent)
@@ -130,7 +130,7 @@ def test_asking_for_a_sign_of_life_holds_nothing_up(
         t, came = started(lambda: epoch.batch(0).number)
         assert held.wait(LONG)
         t.join(LONG)
-        assert came == [0]  # from the other one
+        assert came == [0]  # from the other gateway
     held.clear()
     client = millrace.Client([stuck.url, gateway.url], routing=Routing(home=lambda *_: 0))
     epoch = client.epoch(0)
@@ -145,7 +145,7 @@ def test_closing_while_dialing() -> None:
     with socket.socket() as s, socket.socket() as first, socket.socket() as second:
         s.bind(("127.0.0.1", 0))
         s.listen(0)
-        for waiting in (first, second):  # they are not accepted: the queue is full
+        for waiting in (first, second):  # the server does not accept these, because its queue is full
             waiting.setblocking(False)
             waiting.connect_ex(s.getsockname())
         client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}", routing=Routing(first_answer=LONG))
@@ -184,7 +184,7 @@ def test_closing_while_waiting_to_ask_again(through: Callable[[Fault], harness.P
 
 
 def test_the_collector_finds_a_reader(gateway: harness.Gateway) -> None:
-    gc.collect()  # objects that other tests have left
+    gc.collect()  # frees objects of other tests
     client = millrace.Client(gateway.url)
     reader = client.epoch(0).read()
     next(reader)
@@ -194,7 +194,7 @@ def test_the_collector_finds_a_reader(gateway: harness.Gateway) -> None:
     del reader, ring
 
     def collect() -> None:
-        # Wherever the collector runs: a thread of the reader's, or one that has just to do with the connections.
+        # The collector may run anywhere, for example in a reader's thread, or in one that is using the connections.
         with pool._lock, here.wire._lock, buffers._lock:
             gc.collect()
 
@@ -230,7 +230,7 @@ def test_a_fork_at_any_moment(gateway: harness.Gateway) -> None:
         next(reader), next(other)
         here = client.core.here()
         with reader._pool._lock, other._pool._lock, here.wire._lock, reader._buffers._lock, here.fleet.asking:
-            child = os.fork()  # other threads may hold these
+            child = os.fork()  # other threads may hold these locks
         if child == 0:
             signal.alarm(int(LONG))
             try:
@@ -247,7 +247,7 @@ def test_a_fork_at_any_moment(gateway: harness.Gateway) -> None:
 
 def test_no_thread_can_be_started(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url, deadline=3) as client:
-        was = threading.stack_size(1 << 46)  # more than there are addresses
+        was = threading.stack_size(1 << 46)  # larger than the address space
         try:
             with pytest.raises(RuntimeError, match="start new thread"), client.epoch(0).read() as reader:
                 next(reader)

@@ -1,5 +1,6 @@
-"""Faults of networks and machines: gateways that die, stop, refuse or send wrong data. Typed exceptions, never a hang, never a short
-batch.
+"""Faults of networks and machines: gateways that die, hang, refuse or send wrong data.
+
+Errors are typed, and no read hangs or returns a short batch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from millrace._http import fleet, wire
 
 
 def body_of(answer: bytes) -> int:
-    """Where the body of an answer begins."""
+    """The position where the body of a response begins."""
     return answer.index(b"\r\n\r\n") + 4
 
 
@@ -45,7 +46,7 @@ def read_all(client: millrace.Client, **options: object) -> list[list[str]]:
 
 
 def impatient(url: str, deadline: float, **options: float) -> millrace.Epoch:
-    """An epoch that is read with little patience, and was opened with as much as it takes."""
+    """An epoch that reads with short timeouts, but was opened with normal ones."""
     with millrace.Client(url) as client:
         plan = client.epoch(0).plan
     core = millrace.Client(url, deadline=deadline, **options).core  # type: ignore[arg-type]
@@ -119,14 +120,14 @@ print(len(millrace.Epoch(millrace.Client(sys.argv[1], deadline=float(sys.argv[2]
 
 @pytest.mark.parametrize(("deadline", "busy"), [(3, 0), (5, 1)])
 def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy], deadline: float, busy: int) -> None:
-    # While it waits for an answer, or before it asks again, each time longer than it has in all.
+    # The job is suspended while it waits for a response, or before it repeats a request, each time longer than its deadline.
     job: list[subprocess.Popen[str]] = []
     suspended: list[threading.Thread] = []
     told, tells = os.pipe()
 
     def suspend() -> None:
         if busy:
-            os.read(told, 5)  # it has read that it must wait
+            os.read(told, 5)  # the job has read that it must wait
         job[0].send_signal(signal.SIGSTOP)
         time.sleep(deadline + 1.5)
         job[0].send_signal(signal.SIGCONT)
@@ -152,7 +153,7 @@ def test_a_job_is_suspended(through: Callable[[Fault], harness.Proxy], deadline:
 
 @pytest.mark.parametrize("where", [(fleet.Fleet, "order"), (wire.socket, "getaddrinfo")], ids=["order", "dial"])
 def test_another_librarys_finalizer_takes_long(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, where: tuple[Any, str]) -> None:
-    """Garbage may be collected anywhere. A loader of torch's whose workers hang takes 5 s for each of them to go."""
+    """Garbage may be collected anywhere. If the workers of a torch loader hang, its finalizer takes 5 s for each."""
     real = getattr(*where)
 
     def stalled(*args: Any, **kw: Any) -> Any:
@@ -170,7 +171,7 @@ def test_bodies_are_cut(through: Callable[[Fault], harness.Proxy], right: list[l
     def cut(_: int, head: bytes, answer: bytes) -> bytes:
         if not is_batch(head):
             return answer
-        most = 300 << 10  # each answer breaks after so much
+        most = 300 << 10  # bytes after which each response breaks
         sent[0] += min(len(answer), most)
         return answer[:most]
 
@@ -181,7 +182,7 @@ def test_bodies_are_cut(through: Callable[[Fault], harness.Proxy], right: list[l
     ranges = [int(m[1]) for m in (re.search(rb"Range: bytes=(\d+)-", h) for h in proxy.asked(b"If-Range")) if m]
     assert len(ranges) >= 4
     assert all(r > 0 for r in ranges)
-    assert sent[0] < 2 * 1_990_000  # received bytes are not requested again, except less than a piece per break
+    assert sent[0] < 2 * 1_990_000  # received bytes are not requested again, except for less than a piece per break
 
 
 def test_bodies_that_never_come_whole(through: Callable[[Fault], harness.Proxy]) -> None:
@@ -299,7 +300,7 @@ def test_a_gateway_that_is_slow_is_waited_for(through: Callable[[Fault], harness
     def wait(_: int, head: bytes, answer: bytes) -> bytes:
         if is_batch(head):
             slow[0] = True
-            time.sleep(4)  # a slow store: longer than a gateway may be quiet
+            time.sleep(4)  # like a slow store: longer than a gateway may be silent
         return answer
 
     proxy = through(wait)

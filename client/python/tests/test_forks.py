@@ -1,4 +1,4 @@
-"""Forks at every line that a reader's threads come to, with optional packages and without them."""
+"""Forks at every line that a reader's threads reach, with and without optional packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 @pytest.mark.parametrize("hidden", [(), ("crc32c",), ("crc32c", "numpy", "torch")], ids=lambda hidden: "-".join(("no", *hidden)))
 @pytest.mark.parametrize("way", ["plain", "cut", "tls"])
 def test_a_fork_at_every_line(gateway: harness.Gateway, way: str, hidden: tuple[str, ...]) -> None:
-    """A short run takes every 50th line of them, other ones in each variant."""
+    """A short run forks at every 50th line, at different lines in each variant."""
 
     def cut(number: int, head: bytes, answer: bytes) -> bytes:
         return answer[: len(answer) // 2] if way == "cut" and is_batch(head) and number % 3 == 0 else answer
@@ -47,7 +47,7 @@ def test_a_fork_at_every_line(gateway: harness.Gateway, way: str, hidden: tuple[
 
 
 def test_no_thread_imports(gateway: harness.Gateway) -> None:
-    """All imports are complete when threads begin, including formats of Pillow: a failed import is attempted each time."""
+    """All imports are complete before threads start, including Pillow's formats: a failed import would be repeated each time."""
     program = """
 import contextlib, io, sys, threading, millrace
 import PIL.Image
@@ -96,11 +96,11 @@ def test_a_fork_waits_for_the_import_of_a_decoders_library(tmp_path: Path, monke
 
 
 def test_a_fork_waits_for_what_a_child_must_not_find_half_done() -> None:
-    """A TLS handshake, or a change of a ledger."""
+    """A fork waits until a TLS handshake or a change of a ledger is complete."""
     ledger, held, order = millrace.Ledger(10), threading.Event(), []
 
     class Positions(list[int]):
-        def __len__(self) -> int:  # asked for while the ledger is changed
+        def __len__(self) -> int:  # called while the ledger changes
             held.set()
             order.append("changed" if forking.wait(0.2) else "waited")
             return 5

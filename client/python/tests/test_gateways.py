@@ -1,4 +1,4 @@
-"""Which gateway is asked: addresses, names, the near one, and those that rest."""
+"""The choice of a gateway: addresses, names, the nearest gateway, and gateways that rest after a failure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_home_by_rank() -> None:
     assert home_by_rank(9, 4, 2) == 0
     f = a_fleet("a:1", "b:1", "c:1", "d:1", home=home_by_rank)
     assert [names(f.order(r, 4))[0] for r in range(4)] == ["http://a:1", "http://b:1", "http://c:1", "http://d:1"]
-    # A rank that loses its home goes to another gateway than the other ranks.
+    # Ranks that lose their home go to different gateways.
     assert len({names(f.order(r, 4))[1] for r in range(4)}) > 1
 
 
@@ -51,10 +51,10 @@ def test_a_name_stands_for_its_addresses() -> None:
     found[:] = [first.address.host, "10.0.0.3"]
     f.all_failed()  # names are looked up again
     assert sorted(names(f.order(0, 1))) == sorted([first.name, "http://10.0.0.3:8080"])
-    assert first in f.gateways  # with its observations
+    assert first in f.gateways  # it keeps its observations
     found.clear()
     f.all_failed()
-    assert len(f.order(0, 1)) == 2  # a name server that is gone takes nothing away
+    assert len(f.order(0, 1)) == 2  # if the name server fails, the known addresses stay
     with pytest.raises(millrace.GatewayUnavailable, match="look up gateways"):
         a_fleet("dns:gw:8080").order(0, 1)
     assert names(a_fleet("http://gw:8080").order(0, 1)) == ["http://gw:8080"]
@@ -91,7 +91,7 @@ def test_who_failed_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(f.order(0, 1)) == ["http://a:1", "http://c:1", "http://b:1"]
     clock = time.monotonic() + 100
     monkeypatch.setattr(fleet.time, "monotonic", lambda: clock)
-    assert names(f.order(0, 1))[-1] == "http://b:1"  # probed, and still gone
+    assert names(f.order(0, 1))[-1] == "http://b:1"  # probed, and still unreachable
     assert b.faults == 2
     dead.clear()
     clock += 100
@@ -103,7 +103,7 @@ def test_who_failed_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_starts_is_asked_last(
     through: Callable[[harness.Fault], harness.Proxy], gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "NEAR_GAIN", 60.0)  # of two that are ready, the first one is asked, however far it is
+    monkeypatch.setattr(fleet, "NEAR_GAIN", 60.0)  # if two gateways are ready, the first one is used, however far away it is
     starting = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
     comes = through(lambda _, head, answer: starting if b" /readyz " in head else answer)
     with millrace.Client([comes.url, gateway.url]) as client:
@@ -111,7 +111,7 @@ def test_one_that_starts_is_asked_last(
             client.epoch(0).batch(b)
     assert comes.asked(b" /readyz ")
     assert not comes.asked(b"/batch")
-    # the other one has no listener
+    # the other address has no listener
     with millrace.Client([comes.url, f"http://127.0.0.1:{harness.free_port()}"]) as client:
         assert len(client.epoch(0).batch(0)) == 32
     assert comes.asked(b"/batch")
@@ -131,7 +131,7 @@ def test_cooldown_grows() -> None:
 
 
 def test_a_list_out_of_step(gateway: harness.Gateway, dataset: Any) -> None:
-    # One of two gateways does not know the dataset: in the middle of an update another may serve it.
+    # One of two gateways does not know the dataset. During an update the other one may serve it.
     other = harness.Gateway(f"others={dataset}")
     with harness.closing(other), millrace.Client([other.url, gateway.url], "photos", routing=Routing(home=lambda *_: 0)) as client:
         assert len(client.epoch(0).batch(3)) == 32
@@ -151,7 +151,7 @@ def test_every_name_is_asked_under_its_own(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize("half", [b"", b"\n", b"\xff", b"8080", b"127.0.0.1:0", b"127.0.0.1:123456"])
 def test_a_port_that_is_not_written_yet(gateway: harness.Gateway, tmp_path: Path, half: bytes) -> None:
-    """As of a gateway that is just starting: it is asked again."""
+    """A gateway that is starting may have written only a part of its port file. The client retries."""
     at = tmp_path / "port"
     at.write_bytes(half)
     unavailable = pytest.raises(millrace.GatewayUnavailable, match="holds no port")

@@ -1,4 +1,4 @@
-"""Faults of proxies, strangers and callers: cut, changed and early answers, odd parameters, functions that misbehave."""
+"""Faults of proxies, strangers and callers: truncated, changed and early responses, odd parameters, functions that misbehave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_all(client: millrace.Client, **options: object) -> int:
 
 
 def changed(answer: bytes, was: bytes, becomes: bytes) -> bytes:
-    """The answer with another body, and its length."""
+    """The response with another body, and with its length."""
     head, _, body = answer.partition(b"\r\n\r\n")
     body = re.sub(was, becomes, body)
     return re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(body), head) + b"\r\n\r\n" + body
@@ -38,7 +38,7 @@ def test_interim_answers(through: Callable[[Fault], harness.Proxy]) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n"
     with millrace.Client(through(lambda _, __, answer: early * 2 + answer).url) as client:
         assert read_all(client) == 500
-    # Silence until the deadline does not hide the fault that came before it.
+    # Silence until the deadline does not hide the earlier fault.
     with millrace.Client(through(lambda number, *_: None if number else early * 99).url, deadline=3) as client, pytest.raises(
         millrace.GatewayUnavailable, match="interim"
     ):
@@ -47,7 +47,7 @@ def test_interim_answers(through: Callable[[Fault], harness.Proxy]) -> None:
 
 @pytest.mark.parametrize("at", [0, 1, 12, 50, 200, 400, -1])
 def test_cut_anywhere(through: Callable[[Fault], harness.Proxy], at: int) -> None:
-    # Two of three answers break: in the status line, the header or the body, of descriptions and of batches.
+    # Two of three responses break: in the status line, the headers or the body, of descriptions and of batches.
     seen: dict[bytes, int] = {}
 
     def cut(_: int, head: bytes, answer: bytes) -> bytes:
@@ -137,7 +137,7 @@ def test_an_on_error_that_stops(gateway: harness.Gateway) -> None:
     def stops(_: millrace.SampleError) -> None:
         next(iter([]))
 
-    # It must not look as if the epoch were over.
+    # The failure must not look like the end of the epoch.
     with millrace.Client(gateway.url) as client, pytest.raises(RuntimeError, match="on_error raised StopIteration"):
         list(client.epoch(0, transform=int, reading=Reading(on_error=stops)))
 

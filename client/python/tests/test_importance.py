@@ -31,7 +31,7 @@ def test_later_epochs_are_drawn_by_reported_losses(client: millrace.Client) -> N
 
 
 def test_only_the_order_of_losses_counts(client: millrace.Client) -> None:
-    """So a negative loss is as good as any other."""
+    """Negative losses are therefore valid too."""
     snapshots = set[str]()
     for seed, shift in enumerate((0, -1000)):
         batch = client.epoch(0, seed=100 + seed, shuffle=False).batch(0)
@@ -51,7 +51,10 @@ def test_a_location_stands_for_its_batch(client: millrace.Client) -> None:
 
 
 def test_a_batch_that_lost_samples_is_not_reported(client: millrace.Client) -> None:
-    """Samples that the filter refuses would weigh like samples without a loss, more than most with one. An empty batch reports nothing."""
+    """Samples that the filter refuses would have the weight of samples without a loss, which is more than most others.
+
+    An empty batch reports nothing.
+    """
     kept = Reading(filter=lambda sample: sample.position % 3 and sample.position // 32 != 2)
     refused = 0
     for batch in client.epoch(0, seed=93, share=Share(rank=0, world_size=2), reading=kept):

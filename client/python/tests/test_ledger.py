@@ -14,7 +14,7 @@ from millrace.errors import LedgerError
 
 
 class Batch:
-    """The part of a batch that a ledger uses."""
+    """The part of a batch that a ledger reads."""
 
     def __init__(self, positions: Any, padded: int = 0, refused: Any = ()) -> None:
         self.positions, self.padded, self.refused = positions, padded, refused

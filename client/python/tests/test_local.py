@@ -1,4 +1,4 @@
-"""Datasets that are opened without a server: the gateways that processes start and share."""
+"""Datasets that are opened without a server: processes start gateways and share them."""
 
 from __future__ import annotations
 
@@ -48,10 +48,13 @@ WHOLE = sorted(f"text {key}" for key in KEYS)
 
 
 def wait_longer_than_gateways_linger(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits until a gateway has ended whose last user left after this call began: gateways that lost their last user before have ended too."""
+    """Waits until a gateway has exited that lost its last user after this call began.
+
+    Gateways that lost their last user earlier have then exited too.
+    """
     before = set(harness.gateways_at(runtime))
     with monkeypatch.context() as m:
-        m.setenv("AWS_PROFILE", "another")  # a gateway of its own
+        m.setenv("AWS_PROFILE", "another")  # requires a separate gateway
         with millrace.open(texts):
             other = set(harness.gateways_at(runtime)) - before
     assert len(other) == 1
@@ -72,7 +75,7 @@ with millrace.open(sys.argv[1]) as c:
 
 
 def another(where: Path, script: str = READ, **options: Any) -> subprocess.Popen[str]:
-    """Another process that reads an epoch, says so, and stays until its standard input ends."""
+    """Another process that reads an epoch, prints a line, and runs until its standard input ends."""
     return subprocess.Popen([sys.executable, "-c", script, str(where)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
 
@@ -88,7 +91,10 @@ def test_a_folder(texts: Path, runtime: Path) -> None:
 
 
 def test_processes_share_it(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One index and one gateway for eight processes that begin at once; it outlives the one that started it, and ends after the last."""
+    """Eight processes that start together create one index and share one gateway.
+
+    The gateway outlives the process that started it, and exits after the last one.
+    """
     made = [another(texts) for _ in range(8)]
     said = {p.stdout.readline() for p in made if p.stdout}
     assert len(said) == 1
@@ -136,7 +142,10 @@ def test_what_cannot_be_opened_is_said_in_full(tmp_path: Path) -> None:
 
 
 def test_a_killed_gateway_is_started_again(texts: Path, tmp_path: Path, runtime: Path) -> None:
-    """In mid-epoch, with two datasets of two clients, of which the one that asks first brings its own alone."""
+    """The gateway is killed in mid-epoch, with two datasets of two clients.
+
+    The client that first restarts it registers only its own dataset.
+    """
     more = folder(tmp_path / "more")
     with millrace.open(texts, deadline=10) as a, millrace.open(more, deadline=10) as b:
         whole = read(a)
@@ -187,7 +196,10 @@ def test_a_forked_child_keeps_it(texts: Path, runtime: Path, monkeypatch: pytest
 
 
 def test_a_client_travels(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pickled client, as spawned workers get it, holds the gateway too, and starts it if it has gone meanwhile."""
+    """A pickled client, as spawned workers receive it, also holds a lease of the gateway.
+
+    It restarts the gateway if it has exited meanwhile.
+    """
     with millrace.open(texts) as c:
         whole, packed = read(c), pickle.dumps(c)
     end = time.monotonic() + 30
@@ -210,7 +222,7 @@ def test_two_versions(texts: Path, tmp_path: Path, runtime: Path, monkeypatch: p
 
 
 def test_other_credentials(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has other credentials is no user of this gateway; settings of other gateways change nothing."""
+    """A process with other credentials uses a separate gateway. Settings for other gateways have no effect."""
     with millrace.open(texts) as a:
         monkeypatch.setenv("MILLRACE_LISTEN", "0.0.0.0:80")
         with millrace.open(texts) as b:
@@ -251,10 +263,10 @@ def test_a_dataset_that_cannot_be_opened_is_in_nobodys_way(texts: Path, tmp_path
 
 
 def test_a_place_that_cannot_be_written(texts: Path, tmp_path: Path) -> None:
-    """The index is stored in the user's cache directory, and found there again."""
+    """The index is stored in the user's cache directory, and found there by the next open."""
     unwritable(texts)
     try:
-        # Imports come first: other users may lack access to this Python's library.
+        # The imports come first, because the other user may lack access to this Python's library.
         nobody = "\nimport encodings.idna, os, fcntl\nif os.getuid() == 0: os.setgroups([]); os.setuid(65534)\n"
         script = READ.replace("\nmillrace._local.LINGER", nobody + "millrace._local.LINGER", 1)
         for made in (tmp_path, tmp_path / "cache", Path(os.environ["XDG_RUNTIME_DIR"])):
@@ -285,7 +297,7 @@ def unwritable(at: Path) -> None:
 
 
 def test_class_folders_stay_as_they_are(tmp_path: Path, runtime: Path) -> None:
-    """torchvision's ImageFolder reads them as before: no folder is added to theirs."""
+    """torchvision's ImageFolder still reads them: Millrace adds no folder."""
     for i in range(40):
         at = tmp_path / "pictures" / ("cat" if i % 4 else "dog")
         at.mkdir(parents=True, exist_ok=True)
@@ -302,7 +314,7 @@ def test_class_folders_stay_as_they_are(tmp_path: Path, runtime: Path) -> None:
 
 
 def test_no_space(texts: Path) -> None:
-    """Not a byte can be written: a clear error, and nothing that is left running."""
+    """Without disk space the error is clear, and no process is left running."""
     script = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n" + READ
     harness.run("index", str(texts))
     p = another(texts, script, stderr=subprocess.PIPE)

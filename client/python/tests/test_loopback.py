@@ -1,4 +1,4 @@
-"""Datasets that are opened without a server where no Unix socket can be: a port of loopback, and a token that only this user has."""
+"""Datasets opened without a server where Unix sockets are impossible: a loopback port, and a token that only this user can read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def texts(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def deep(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only place for gateways, with a path that is too long for a socket."""
+    """The only directory for gateways, whose path is too long for a socket."""
     place = runtime / ("deep" * 12) / ("deeper" * 8)
     place.mkdir(parents=True)
     for name in ("XDG_RUNTIME_DIR", "TMPDIR"):
@@ -55,7 +55,7 @@ def directory_of(c: millrace.Client) -> Path:
 
 
 def status(at: Path, target: str, token: str = "") -> int:
-    """Returns the answer of a gateway to a client with a token, or without one."""
+    """Returns the status of a gateway's response to a client with or without a token."""
     c = http.client.HTTPConnection((at / "port").read_text().strip(), timeout=30)
     c.request("GET", target, headers={"Authorization": f"Bearer {token}"} if token else {})
     found = c.getresponse().status
@@ -64,7 +64,7 @@ def status(at: Path, target: str, token: str = "") -> int:
 
 
 def taking(port: int, handler: type[BaseHTTPRequestHandler]) -> HTTPServer:
-    """A server at a port that a killed process is about to leave."""
+    """A server on a port that a killed process is about to free."""
     end = time.monotonic() + 30
     while True:
         try:
@@ -75,7 +75,7 @@ def taking(port: int, handler: type[BaseHTTPRequestHandler]) -> HTTPServer:
 
 
 def test_every_path_is_too_long(texts: Path, deep: Path) -> None:
-    """Processes share one gateway, whose token no other user can read. It answers no request without the token."""
+    """Processes share one gateway, whose token no other user can read. It refuses every request without the token."""
     with millrace.open(texts) as c:
         at = directory_of(c)
         assert sorted(read(c)) == WHOLE
@@ -101,7 +101,7 @@ def test_every_path_is_too_long(texts: Path, deep: Path) -> None:
 
 @pytest.mark.parametrize("place", ["runtime", "deep"])
 def test_the_user_reports_losses_and_draws_by_them(texts: Path, place: str, request: pytest.FixtureRequest) -> None:
-    """Through a socket and through a port."""
+    """Uses both a socket and a port."""
     request.getfixturevalue(place)
     with millrace.open(texts) as c:
         batch = c.epoch(0, global_batch_size=50, shuffle=True).batch(0)
@@ -112,7 +112,7 @@ def test_the_user_reports_losses_and_draws_by_them(texts: Path, place: str, requ
 
 
 def test_sockets_cannot_be_bound(texts: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in file systems of some networks."""
+    """Some network file systems do not support sockets."""
 
     class NoPlace(socket.socket):
         def bind(self, address: object) -> None:
@@ -128,7 +128,7 @@ def test_sockets_cannot_be_bound(texts: Path, runtime: Path, monkeypatch: pytest
 
 @pytest.mark.usefixtures("runtime")
 def test_no_place_for_what_is_passing(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which a user may write at home alone."""
+    """A user who may write only in the home directory."""
     for name in ("XDG_RUNTIME_DIR", "TMPDIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(_local, "SHARED", "/nowhere")
@@ -140,7 +140,7 @@ def test_no_place_for_what_is_passing(texts: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_a_killed_gateway_has_another_port_and_token(texts: Path, deep: Path) -> None:
-    """Clients find both: this process's, a fork's, one that travels, and one in mid-epoch."""
+    """After a restart all clients find the new port and token: in this process, in a fork, after pickling, and in mid-epoch."""
     with millrace.open(texts, deadline=20) as c:
         whole, packed, at = read(c), pickle.dumps(c), directory_of(c)
         with c.epoch(0, global_batch_size=16, reading=Reading(prefetch_bytes=0)).read() as reader:
@@ -161,7 +161,7 @@ def test_a_killed_gateway_has_another_port_and_token(texts: Path, deep: Path) ->
 
 
 def test_the_port_is_another_programs_by_now(texts: Path, deep: Path) -> None:
-    """What answers there knows nothing of the token: a gateway is started, at another port."""
+    """Another program uses the port and does not know the token. The client starts a gateway on another port."""
 
     class Stranger(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

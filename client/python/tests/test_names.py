@@ -1,4 +1,4 @@
-"""Patterns and SRV records: gateways in an order, and homes in it."""
+"""Patterns and SRV records: the order of the gateways, and the homes in it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_records_are_ordered_by_number() -> None:
 
 
 class NameServer:
-    """A name server on a port of loopback that knows SRV records."""
+    """A name server on a loopback port that has SRV records."""
 
     def __init__(self) -> None:
         self.records: list[str] = []
@@ -123,7 +123,7 @@ class NameServer:
 
 @pytest.fixture
 def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
-    """The DNS server of this process for SRV records. It resolves names of gateways to loopback, except those without a record."""
+    """The name server for this process's SRV lookups. Names of gateways with a record resolve to loopback."""
     server, resolver, system = NameServer(), dns.resolver.Resolver(configure=False), socket.getaddrinfo
     resolver.nameservers, resolver.port = ["127.0.0.1"], server.port
 
@@ -141,7 +141,7 @@ def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
 
 
 def test_ranks_find_their_gateways_by_srv_records(name_server: NameServer, dataset: Path) -> None:
-    """A gateway without a record, as a pod that is starting, costs its own ranks their home and no others."""
+    """If a gateway has no record, like a pod that is starting, only its own ranks lose their home."""
     with contextlib.ExitStack() as ended:
         gateways = [harness.Gateway(f"photos={dataset}", args=("--host", f"gw-{i}.gateways.test")) for i in range(HOMED)]
         ended.enter_context(harness.closing(*gateways))
@@ -151,7 +151,7 @@ def test_ranks_find_their_gateways_by_srv_records(name_server: NameServer, datas
         want = [s.key for batch in ended.enter_context(alone).epoch(0, reading=Reading(keys=True)) for s in batch]
 
         def read(epoch: int) -> list[set[object]]:
-            """Reads an epoch by 8 ranks, and returns which of them each gateway was asked by."""
+            """Reads an epoch with 8 ranks, and returns the ranks that sent requests to each gateway."""
             got: list[list[str]] = []
             with millrace.Client(f"srv:{SERVICE}", "photos", routing=Routing(home="rank")) as client:
                 for rank in range(2 * HOMED):
@@ -176,7 +176,7 @@ def test_a_service_without_records(name_server: NameServer) -> None:
 
 
 def test_advice_about_homes_comes_once(gateway: harness.Gateway, caplog: pytest.LogCaptureFixture) -> None:
-    """A job that reads through several gateways hears once what homes would save, unless it has chosen."""
+    """A job that reads from several gateways is advised once about homes, unless it has chosen."""
     caplog.set_level(logging.WARNING, "millrace")
     two = [gateway.url, gateway.url.replace("127.0.0.1", "localhost")]
 

@@ -1,4 +1,6 @@
-"""Runs docs/notebooks/train.ipynb as its readers do: in Jupyter's kernel, from `pip install` of the wheel on, at three places."""
+"""Runs docs/notebooks/train.ipynb like its readers: in Jupyter's kernel, beginning with `pip install` of the wheel, with data in three
+locations.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,21 @@ from nbclient import NotebookClient
 
 NOTEBOOK = harness.ROOT / "docs/notebooks/train.ipynb"
 PLACES = ("folder", "bucket", "gateway")
-AGAIN = slice(2, 6)  # the cells that the notebook has its reader run again after the restart
+AGAIN = slice(2, 6)  # the cells that the notebook asks its reader to run again after the restart
 PICTURES, EPOCHS, CLASSES = 1000, 4, 4
-SEEN = 2 * PICTURES - 8 * 50  # behind the checkpoint, after eight batches of the third epoch
+SEEN = 2 * PICTURES - 8 * 50  # samples after the checkpoint, which follows eight batches of the third epoch
 MARKER = "STARTED_BY_THE_NOTEBOOK_OF"
-LINGER = "import millrace._local; millrace._local.LINGER = '1s'"  # of the gateway, so that no test waits for a minute
+LINGER = "import millrace._local; millrace._local.LINGER = '1s'"  # a short linger of the gateway, so that no test waits for a minute
 
 
 @pytest.fixture
 def kernel(fresh: Path, dist: Path, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: ARG001
-    """A kernel of an environment that has torch, as on a trainer's machine, and no Millrace; pip installs what `make wheel` builds."""
+    """A kernel with torch, as on a trainer's machine, but without Millrace. pip installs the output of `make wheel`."""
     site = subprocess.run(
         [str(fresh / "python"), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True
     )
     Path(site.stdout.strip(), "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    # Debian's torch 1.13.1 says of itself that it is a forerunner of 1.13, which pip takes to be too old.
+    # The version of Debian's torch 1.13.1 names a prerelease of 1.13, which pip considers too old.
     metadata = Path(site.stdout.strip(), "torch-1.13.1.dist-info/METADATA")
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n")
@@ -46,7 +48,7 @@ def kernel(fresh: Path, dist: Path, runtime: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "jupyter/run"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    for variable in ("PYTHONPATH", "MILLRACE_PROGRAM"):  # which lead to the checkout
+    for variable in ("PYTHONPATH", "MILLRACE_PROGRAM"):  # they refer to the checkout
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "dist").mkdir()
@@ -57,7 +59,7 @@ def kernel(fresh: Path, dist: Path, runtime: Path, tmp_path: Path, monkeypatch: 
 
 
 class Notebook:
-    """The notebook's cells of code, in a kernel that can be restarted."""
+    """The notebook's code cells, in a kernel that can be restarted."""
 
     def __init__(self, kernel: str, marker: str) -> None:
         self._marker = marker
@@ -68,27 +70,27 @@ class Notebook:
 
     @contextlib.contextmanager
     def process(self) -> Iterator[None]:
-        """Runs cells in a kernel of its own, which hands the marker on to all that it starts."""
+        """Runs cells in a new kernel. All processes that the kernel starts inherit the marker."""
         with self._client.setup_kernel(env={**os.environ, MARKER: self._marker}):
             yield
 
     def cell(self, number: int) -> Any:
-        """The cell of code of a number, from 0."""
+        """The code cell with this number, from 0."""
         return self._book.cells[self.code[number]]
 
     def run(self, number: int) -> str:
-        """Runs a cell of code and returns its value, or else its output."""
+        """Runs a code cell and returns its value, or its output if it has no value."""
         cell = self._client.execute_cell(self.cell(number), self.code[number])
         texts = [str(o["data"]["text/plain"]) for o in cell.outputs if o.output_type == "execute_result"]
         return "".join(texts or [o["text"] for o in cell.outputs if o.output_type == "stream"])
 
     def hidden(self, text: str) -> str:
-        """Runs code of the test's."""
+        """Runs code of the test that is not in the notebook."""
         cell = self._client.execute_cell(nbformat.v4.new_code_cell(text), 0)
         return "".join(o["text"] for o in cell.outputs if o.output_type == "stream")
 
     def choose(self, number: int, line: str, address: str) -> None:
-        """Makes a cell's commented line that names a place its only one."""
+        """Reduces a cell to one of its commented lines, with the given address."""
         cell = self.cell(number)
         chosen = [text for text in cell.source.splitlines() if line in text]
         assert len(chosen) == 1, chosen
@@ -96,7 +98,7 @@ class Notebook:
 
 
 def started(runtime: Path) -> list[str]:
-    """The kernel and all that it has started, and what these have started."""
+    """The kernel and all of its descendants that are still running."""
     marker, found = f"{MARKER}={runtime}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -106,7 +108,7 @@ def started(runtime: Path) -> list[str]:
 
 
 def sockets(runtime: Path) -> list[str]:
-    """The Unix sockets at this test's place."""
+    """The Unix sockets in this test's directory."""
     return [line for line in Path("/proc/net/unix").read_text().splitlines() if str(runtime) in line]
 
 
@@ -138,12 +140,12 @@ def test_train(place: str, kernel: str, runtime: Path, tmp_path: Path, monkeypat
 
 
 def in_folder(*_: Any) -> Callable[[], None]:
-    """The folder needs nothing."""
+    """Nothing to do for a folder."""
     return lambda: None
 
 
 def in_bucket(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """The pictures go to a bucket, and the folder away."""
+    """Uploads the pictures to a bucket, and removes the folder."""
     (tmp_path / "objects").mkdir()
     server = MinIO(tmp_path / "objects")
     servers.callback(server.close)
@@ -159,7 +161,7 @@ def in_bucket(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path,
 
 
 def at_gateway(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path, _: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A gateway serves the pictures, which have gone from the notebook's folder."""
+    """Serves the pictures with a gateway, and moves them out of the notebook's folder."""
 
     def move() -> None:
         Path("photos").rename(tmp_path / "elsewhere")

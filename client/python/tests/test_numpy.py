@@ -64,7 +64,7 @@ def test_tokens(tmp_path: Path) -> None:
         assert rows.shape == (100, 11)
         rows = rows[rows[:, 0].argsort()]
         assert np.array_equal(rows[:, 0], tokens[:-1:10])
-        assert np.array_equal(rows[:-1, -1], rows[1:, 0])  # neighbours share a token
+        assert np.array_equal(rows[:-1, -1], rows[1:, 0])  # adjacent rows share a token
 
 
 def test_samples_that_differ(gateway: harness.Gateway) -> None:
@@ -82,7 +82,7 @@ def picture(i: int, size: tuple[int, int] = (8, 6)) -> Image.Image:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
-    """20 samples: pictures, grey ones among them, numbers, arrays, text, and one picture that is none."""
+    """20 samples with pictures (some of them gray), numbers, arrays and text. One picture is invalid."""
     made = tmp_path_factory.mktemp("mixed")
     for i in range(20):
         for suffix, image in (("png", picture(i)), ("grey.png", picture(i).convert("L")), ("odd.png", picture(i, (8, 6 + i % 2)))):
@@ -125,7 +125,7 @@ def test_without_numpy() -> None:
 
 
 def test_images_of_hugging_face(tmp_path: Path) -> None:
-    """A column of the feature Image is a struct of bytes and path in Parquet."""
+    """In Parquet a column of the feature Image is a struct of bytes and path."""
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = []
     for i in range(12):

@@ -1,4 +1,4 @@
-"""What millrace.open is given: the spellings of an address, options of the index, and files that changed since it was made."""
+"""Arguments of millrace.open: forms of an address, options of the index, and files that changed after indexing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def texts(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Pictures and a note: a folder that cannot be indexed without a choice."""
+    """Pictures and a note: a folder that requires a choice before indexing."""
     at = tmp_path / "mixed"
     at.mkdir()
     for name in ("a.jpg", "b.jpg", "notes.txt"):
@@ -133,7 +133,7 @@ def test_a_mistake_in_open_names_the_culprit_and_the_cure(
 
 
 def test_an_index_that_can_be_put_nowhere_wants_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Class folders have theirs in the user's cache directory."""
+    """The index of class folders is stored in the user's cache directory."""
     for name in ("cat", "dog"):
         files(tmp_path / name, a_jpg=b"x")
     place = tmp_path / "file"
@@ -173,7 +173,10 @@ def test_a_dataset_of_a_gateway_by_its_address(gateway: harness.Gateway, texts: 
 
 
 def test_an_index_elsewhere(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address that `millrace index` prints, and the same in two arguments. The index's own directory is told apart."""
+    """Uses the address that `millrace index` prints, and the same as two arguments.
+
+    The error for the index's own directory suggests the right call.
+    """
     monkeypatch.chdir(tmp_path)
     harness.run("index", "texts", "--index-url", "idx")
     names = set()
@@ -191,7 +194,7 @@ def test_an_index_elsewhere(texts: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_options_of_the_index(mixed: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Each set of options has an index of its own, so none takes the place of another."""
+    """Each set of options has a separate index, so no index replaces another."""
     with pytest.raises(millrace.InvalidArgument, match=r"several kinds") as e:
         millrace.open(mixed)
     assert str(e.value).endswith(f"`, or millrace.open('{mixed}', match='*.jpg'), or match='*.txt', or format='files'")
@@ -204,14 +207,14 @@ def test_options_of_the_index(mixed: Path, capfd: pytest.CaptureFixture[str]) ->
     with millrace.open(mixed, match="*.jpg") as a:
         assert parts_of(a) == pictures
     assert "has no index yet" not in capfd.readouterr().err
-    with pytest.raises(millrace.InvalidArgument, match=r"several kinds"):  # as if there were no index: it would be the default one
+    with pytest.raises(millrace.InvalidArgument, match=r"several kinds"):  # as if there were no index: that index would be the default one
         millrace.open(mixed)
     with pytest.raises(millrace.InvalidArgument, match="the address names an index"):
         millrace.open(f"{mixed}#train", match="*.jpg")
 
 
 def test_the_default_index_is_made_beside_those_of_options(texts: Path) -> None:
-    """But where users have named indexes, one of them may be meant."""
+    """If users have named indexes, one of them may be meant."""
     with millrace.open(texts, match="0*.txt") as few, millrace.open(texts) as c:
         assert len(read(few)) == 100
         assert sorted(read(c)) == WHOLE
@@ -259,7 +262,7 @@ def changes(caplog: pytest.LogCaptureFixture) -> str:
 
 
 def test_files_that_come_and_go(texts: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """They are told at the next open, and taken when that says so."""
+    """The next open reports the changes, and reindexes if asked to."""
     (texts / "README.md").write_text("no sample")
     caplog.set_level(logging.WARNING, "millrace")
     with millrace.open(texts, match="*.txt") as first:
@@ -268,7 +271,7 @@ def test_files_that_come_and_go(texts: Path, caplog: pytest.LogCaptureFixture) -
         assert not changes(caplog)
         time.sleep(0.05)
         (texts / "new.txt").write_text("text new")
-        os.utime(texts / "new.txt", (1e9, 1e9))  # as a copy that keeps its time
+        os.utime(texts / "new.txt", (1e9, 1e9))  # like a copy that preserves the file's time
         (texts / "new.md").write_text("no sample either")
         (texts / "000.txt").unlink()
         with millrace.open(texts, match="*.txt"):
@@ -285,7 +288,7 @@ def test_files_that_come_and_go(texts: Path, caplog: pytest.LogCaptureFixture) -
 
 
 def test_class_folders_that_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Their index is stored in the user's cache, and a text among them is no image."""
+    """The index is stored in the user's cache, and a text file among the images is no sample."""
     for i in range(30):
         at = tmp_path / "pictures" / ("cat" if i % 3 else "dog")
         at.mkdir(parents=True, exist_ok=True)
@@ -394,14 +397,14 @@ def test_a_program_that_prints_no_failure_is_quoted(tmp_path: Path) -> None:
 
 
 def test_a_name_without_an_index_is_refused(texts: Path) -> None:
-    """A slip in it would read all of the data."""
+    """Without the refusal a typing error would read all data."""
     for _ in range(2):
         with pytest.raises(millrace.NotFound, match=r"the dataset has no index #val; .*millrace.open\(.*, split='val'\)"):
             millrace.open(f"{texts}#val")
 
 
 def test_indexing_that_takes_long_is_told_when_it_begins(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one that is done at once when it has succeeded; either is told once."""
+    """Fast indexing is reported after its success. Both kinds are reported once."""
     program = tmp_path / "millrace"
     program.write_text(f"#!/bin/sh\nwhile ! test -e {tmp_path}/go; do :; done\necho '{{}}'\n")
     program.chmod(0o755)

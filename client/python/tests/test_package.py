@@ -1,4 +1,4 @@
-"""The package as it is installed: version, wheel, sdist, types, style, the oldest Python."""
+"""The installed package: version, wheel, sdist, types, style, the oldest Python."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_the_version_is_the_gateways(gateway: harness.Gateway) -> None:
     said = json.loads(harness.run("version", "--json"))["version"]
     with millrace.Client(gateway.url) as client:
         assert client.version() == said
-    assert millrace.__version__ == "0.0.0.dev0"  # of a checkout, at every release
+    assert millrace.__version__ == "0.0.0.dev0"  # the version of a checkout at every release
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the sources, to build in."""
+    """A copy of the sources to build in."""
     shutil.copytree(CLIENT, tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "dist", ".*_cache"))
     return tmp_path / "python"
 
@@ -45,7 +45,7 @@ def test_wheel_and_sdist(copy: Path, tmp_path: Path) -> None:
     inside = zipfile.ZipFile(wheel)
     assert {n for n in inside.namelist() if n.startswith("millrace/")} == sources
     meta = inside.read(next(n for n in inside.namelist() if n.endswith("METADATA"))).decode()
-    assert Metadata.from_email(meta, validate=True).metadata_version == "2.4"  # which package indexes and their tools take
+    assert Metadata.from_email(meta, validate=True).metadata_version == "2.4"  # the version that package indexes and their tools accept
     assert "Name: millrace-data\n" in meta
     assert f"Version: {millrace.__version__}\n" in meta
     assert "Requires-Python: >=3.10\n" in meta
@@ -62,7 +62,7 @@ def test_wheel_and_sdist(copy: Path, tmp_path: Path) -> None:
 
 
 def test_the_readme_needs_no_checkout() -> None:
-    """PyPI shows the README by itself: links are whole addresses, of pages that are there."""
+    """PyPI shows only the README, so its links must be complete addresses of existing pages."""
     links = re.findall(r"\]\((.*?)\)", (CLIENT / "README.md").read_text())
     links += re.findall(r'"(https://github.com/millrace-data/.*?)"', (CLIENT / "pyproject.toml").read_text())
     pages = [link.partition("/millrace-data/millrace/blob/main/")[2] for link in links if not link.endswith("/millrace-data/millrace")]
@@ -72,7 +72,7 @@ def test_the_readme_needs_no_checkout() -> None:
 
 
 def test_users_are_told_the_right_name() -> None:
-    """On PyPI, the name millrace is that of another project."""
+    """On PyPI the name millrace belongs to another project."""
     told = set()
     for path in (*HERE.rglob("*.py"), CLIENT / "README.md", harness.ROOT / "README.md", *(harness.ROOT / "docs").rglob("*.md")):
         text = path.read_text()
@@ -85,7 +85,7 @@ def test_users_are_told_the_right_name() -> None:
 
 
 def test_installing_pulls_nothing_else(copy: Path, gateway: harness.Gateway, fresh: Path, tmp_path: Path) -> None:
-    """Installs the sources as `pip install ./client/python` does."""
+    """Installs the sources like `pip install ./client/python`."""
     harness.pip_install(fresh, "--no-build-isolation", str(copy))
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = subprocess.run([str(fresh / "python"), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
@@ -126,7 +126,7 @@ def test_everything_public_says_what_it_is() -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """Returns the modules of the package that a module imports, including imports in functions and those for types only."""
+    """Returns the package's modules that a module imports, including imports in functions and for type checking."""
     folder, found = path.relative_to(CLIENT).parent.parts, set[str]()
     for n in ast.walk(ast.parse(path.read_text())):
         if isinstance(n, ast.ImportFrom) and n.level:
@@ -170,7 +170,7 @@ def test_import_of_everything_shadows_no_builtin() -> None:
 
 
 def test_help_names_what_a_user_has() -> None:
-    """An installed package has no folder docs: help() names whole addresses, of pages that are there."""
+    """An installed package has no docs folder, so help() must contain complete addresses of existing pages."""
     for path in HERE.rglob("*.py"):
         if private(path):
             continue
@@ -182,7 +182,7 @@ def test_help_names_what_a_user_has() -> None:
 
 
 def test_cures_name_what_a_user_has() -> None:
-    """No file of a checkout alone, and pages that are there."""
+    """Error texts must refer to no file that exists only in a checkout, and to existing pages."""
     text = "".join(path.read_text() for path in HERE.rglob("*.py"))
     assert not re.findall(r'cure=f?"[^"\n]*(?<!/)docs/[^"\n]*"', text)
     pages = re.findall(r"\{_PAGES\}/([\w-]+\.md)", text)

@@ -1,4 +1,4 @@
-"""Parameters are checked where they are given; a client describes itself."""
+"""Invalid parameters are refused where they are passed. A client describes itself."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ WRONG_GROUPS: list[tuple[type, dict[str, Any], str]] = [
 
 @pytest.fixture
 def nowhere() -> Iterator[millrace.Client]:
-    """A client whose gateway cannot be asked."""
+    """A client whose gateway does not exist."""
     with millrace.Client("http://127.0.0.1:1", "photos") as client:
         yield client
 

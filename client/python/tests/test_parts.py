@@ -1,4 +1,4 @@
-"""Bytes taken apart: framed tables and arrays, whole ones and damaged ones."""
+"""Parsing of bytes: framed tables and arrays, valid and damaged ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE: list[dict[str, bytes]] = [{"cls": b"1", "jpg": b"abc"}, {"cls": b"", "jpg
 
 
 def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
-    """Writes a framed body as docs/spec/framed.md says it, all samples joined."""
+    """Returns a framed body according to docs/spec/framed.md, with all samples joined."""
     names = list(dict.fromkeys(n for s in samples for n in s))
     u32 = lambda ns: struct.pack(f"<{len(ns)}I", *ns)  # noqa: E731
     body = b"".join(b"".join(s.values()) for s in samples)
@@ -52,7 +52,7 @@ def opened(data: bytes, samples: int, **decode: Any) -> Batch:
 
 def test_a_table_without_parts_is_refused() -> None:
     data = bytearray(framed(TABLE, ["a", "b", "c"]))
-    data[6] = 1  # the flags: keys, no parts
+    data[6] = 1  # flags: with keys, without parts
     with pytest.raises(ProtocolError, match="without parts"):
         opened(bytes(data), 3)
 
@@ -85,7 +85,7 @@ def test_decoders_of_parts_that_some_samples_lack() -> None:
     batch = opened(data, 3, jpg=noted, png=noted, gif=noted)
     batch.decode_all()
     assert [dict(s) for s in batch] == [{"jpg": "one"}, {"png": "two"}, {"jpg": "three"}]
-    assert sorted(seen) == [b"one", b"three", b"two"]  # ahead, and once
+    assert sorted(seen) == [b"one", b"three", b"two"]  # ahead of its use, and once
     with pytest.raises(InvalidArgument, match="no sample has a part 'gif': the first one has 'jpg'"):
         opened(data, 3, gif=noted).decode_all()
     opened(framed([], []), 0, gif=noted).decode_all()

@@ -50,7 +50,7 @@ def take_all(p: Pool) -> list[int]:
 
 
 class Gate:
-    """Holds threads until it is opened, and knows how many are held."""
+    """Holds threads until it is opened, and counts them."""
 
     def __init__(self) -> None:
         self._opened = threading.Event()
@@ -104,7 +104,7 @@ def test_what_is_ahead_is_bounded(room: int, most: int, want: int) -> None:
 def test_room_is_made_by_what_is_taken() -> None:
     p = pool(10, lambda n: batch(n, 1000), threads=2, room=1500)
     assert take_all(p) == list(range(10))
-    # Two could begin before a length was known; never more.
+    # Two fetches may begin before a length is known, but never more.
     assert p.stats().most_ahead_bytes <= 2 * 1000
 
 
@@ -128,7 +128,7 @@ def test_all_threads_wake_when_there_is_room_for_all() -> None:
 
     def fetch(number: int, _: Task, announced: Callable[[int], None]) -> Batch:
         gate.wait()
-        announced(10)  # until now the first one was taken for so long that it alone had room
+        announced(10)  # the estimate of the first batch filled the whole room until now
         together.wait()
         return batch(number)
 
@@ -138,7 +138,7 @@ def test_all_threads_wake_when_there_is_room_for_all() -> None:
     while len(p._work._waiters) < 3:  # type: ignore[attr-defined]
         time.sleep(0.001)
     gate.open()
-    together.until(4)  # no batch is taken, which would wake a thread too
+    together.until(4)  # no batch is taken, because that would also wake a thread
     together.open()
     assert take_all(p) == list(range(4))
 
@@ -157,7 +157,7 @@ def test_all_threads_but_one_decode_while_decoding_is_slow() -> None:
     fetching.until(1)
     s = p.stats()
     assert (s.fetching, s.decoding) == (1, 3)
-    assert s.undecoded == 1  # fetched, and waiting for a thread
+    assert s.undecoded == 1  # fetched, and waiting for a decoding thread
     fetching.open()
     decoding.open()
     assert take_all(p) == list(range(20))
@@ -234,7 +234,7 @@ def test_several_take_from_one_pool() -> None:
 
 
 class Case:
-    """A pool of which anything may be so, and that is never asleep while there is work."""
+    """A pool with random parameters. Its threads must never all sleep while there is work."""
 
     def __init__(self, seed: int) -> None:
         r = self.random = random.Random(seed)
@@ -255,7 +255,7 @@ class Case:
         )
 
     def look(self) -> None:
-        """Checks that a waiting thread has been notified, or another one is about to check, when there is work."""
+        """Checks that while there is work a waiting thread has been notified, or another thread is about to check."""
         if self.slow:
             time.sleep(self.random.random() * 1e-3)
         p = self.pool
@@ -266,7 +266,7 @@ class Case:
                 self.slept.append(f"{asleep} of {p._wanted} threads sleep while {p._choose()} is to be done")
 
     def fetch(self, number: int, _: Task, announced: Callable[[int], None]) -> Batch:
-        for _ in range(2 if self.fails.get(number) == "again" else 1):  # a body that broke, and was asked for again
+        for _ in range(2 if self.fails.get(number) == "again" else 1):  # an incomplete body that is requested again
             announced(self.sizes[number])
             self.look()
         if self.fails.get(number) == "fetch":
@@ -279,7 +279,7 @@ class Case:
             raise ZeroDivisionError
 
     def run(self) -> None:
-        """Reads all of it, or up to where it fails or is left."""
+        """Reads to the end, or to the first failure, or to a random batch."""
         fault = min((m for m, where in self.fails.items() if where == "fetch" or (where == "decode" and self.decodes)), default=self.n)
         for m in range(self.n + 1):
             self.look()
@@ -323,7 +323,7 @@ def test_buffers() -> None:
     a[:] = b"a" * 1000
     part = a[10:20]
     del a
-    assert buffers.take(1000).obj is not part.obj  # a view of a part exists
+    assert buffers.take(1000).obj is not part.obj  # a view of a part still exists
     was = part.obj
     assert bytes(part) == b"a" * 10
     del part
@@ -332,12 +332,12 @@ def test_buffers() -> None:
     assert len(b) == 990
     del b
     held = [buffers.take(9_000) for _ in range(10)]
-    assert len(buffers._known) == 4  # those beyond belong to the caller alone
+    assert len(buffers._known) == 4  # further buffers belong only to the caller
     big = buffers.take(100_000)
     del held, big
     assert len(buffers.take(9_000)) == 9_000
     buffers.take(200_000)
-    assert sum(map(len, buffers._known)) < 220_000  # those of other lengths are not kept in vain
+    assert sum(map(len, buffers._known)) < 220_000  # buffers of other lengths are not kept
 
 
 def test_buffers_hold_little_more_than_what_is_looked_at() -> None:

@@ -1,4 +1,4 @@
-"""The order against the vectors that the gateway's own tests use."""
+"""The order compared with the vectors that the gateway's own tests use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import millrace
 from millrace import Order, Reading, Share, proof
 from millrace._plan import ORDER
 
-SMALL = 200  # samples; mutation tests run only vectors with as many or fewer
+SMALL = 200  # mutation tests run only vectors with at most this many samples
 VECTORS = [f"shuffle/testdata/{name}.json" for name in ("vectors", "weighted", "homes", "mixtures")]
 
 

@@ -1,4 +1,4 @@
-"""Epochs of a real gateway, as trainers read them."""
+"""Epochs of a real gateway, read like trainers do."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_next_reader_takes_buffers_over(client: millrace.Client, monkeypatch
         assert second._buffers in (reader._buffers, other._buffers)
         next(second)
         monkeypatch.setattr(gateways, "IDLE_BUFFERS", 1000)
-    assert second._buffers not in idle  # they are large
+    assert second._buffers not in idle  # large buffers are not kept
 
 
 @pytest.mark.parametrize("form", ["tar", "framed"])
@@ -104,7 +104,7 @@ def test_forms_say_the_same(client: millrace.Client, form: str) -> None:
     plain, other = client.epoch(1).batch(2), client.epoch(1, reading=Reading(form=form)).batch(2)
     assert list(plain.keys) == list(other.keys)
     assert plain.positions == other.positions
-    assert bytes(other.data).startswith(bytes(plain.data))  # a tar has two empty blocks at its end
+    assert bytes(other.data).startswith(bytes(plain.data))  # a tar ends with two empty blocks
     if form == "tar":
         assert other.content_type == "application/x-tar"
         with pytest.raises(millrace.InvalidArgument, match="framed form only"):
@@ -280,7 +280,7 @@ def test_forms_that_others_read(client: millrace.Client) -> None:
     table = pyarrow.ipc.open_stream(batch.data).read_all()
     assert table.num_rows == 32
     assert [bytes(v) for v in framed["jpg"]] == table["jpg"].to_pylist()
-    assert list(batch.keys) == list(framed.keys)  # of the manifest
+    assert list(batch.keys) == list(framed.keys)  # from the manifest
     assert batch.positions == framed.positions
     with pytest.raises(millrace.InvalidArgument, match=r"cannot be cut from application/vnd\.apache\.arrow\.stream"):
         batch["jpg"]

@@ -1,4 +1,4 @@
-"""Splits, first samples, bad samples and mixtures that a client makes by itself."""
+"""Splits, first samples, bad samples and mixtures that a client defines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines(at: Path, word: str, count: int) -> Path:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[tuple[millrace.Client, millrace.Client]]:
-    """Datasets a, of 200 samples, and b, of 100, at a gateway that has no mixture and may not write."""
+    """Two datasets, a with 200 samples and b with 100, on a gateway without mixtures or write access."""
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     gateway = harness.Gateway(f"a={a}", f"b={b}")
     with harness.closing(gateway), millrace.Client(gateway.url, "a") as ca, millrace.Client(gateway.url, "b") as cb:
@@ -65,7 +65,7 @@ def test_a_split(two: tuple[millrace.Client, millrace.Client]) -> None:
         assert all(proof.subset_part([3, 1], "", key.encode()) == i for key in keys)
     assert sorted(read(parts["train"], 5, global_batch_size=7)) == sorted(train)
     assert read(a.split({"train": 3, "val": 1})["val"]) == read(parts["val"]) == read(a, subset="train=3,val=1:val")
-    assert read(a.split(train=0.75)["train"]) == read(parts["train"])  # the rest has no name
+    assert read(a.split(train=0.75)["train"]) == read(parts["train"])  # the remaining part has no name
     assert read(a.split(train=3, val=1, salt="x")["val"], shuffle=False) != val
     inner = read(parts["train"].split(x=0.5, y=0.5)["x"], shuffle=False)
     assert set(inner) < set(train)
@@ -96,7 +96,7 @@ def test_more_samples_than_there_are_is_refused_with_both_numbers(two: tuple[mil
 
 
 def test_an_epoch_without_batches_is_refused(two: tuple[millrace.Client, millrace.Client]) -> None:
-    """A loop over it would do nothing, without a word."""
+    """A loop over it would silently do nothing."""
     a, _ = two
     sizes = {len(part): part for part in a.take(1).split(x=0.5, y=0.5).values()}
     assert set(sizes) == {0, 1}
@@ -131,7 +131,7 @@ def test_stored_subsets(tmp_path: Path) -> None:
 
 @pytest.fixture
 def many(tmp_path: Path) -> Iterator[millrace.Client]:
-    """A dataset of 5,000 samples, at a gateway that stores subsets."""
+    """A dataset of 5,000 samples on a gateway that stores subsets."""
     at = lines(tmp_path / "many", "n", 5000)
     gateway = harness.Gateway(f"many={at}", args=("--allow", "read,report"))
     with harness.closing(gateway), millrace.Client(gateway.url) as c:
@@ -139,7 +139,7 @@ def many(tmp_path: Path) -> Iterator[millrace.Client]:
 
 
 def test_subset_by_keys(many: millrace.Client, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A random half, from a list, an iterator and a file, in any order: one subset, in stored order."""
+    """A random half, from a list, an iterator and a file, in any order. All yield the same subset, in stored order."""
     whole = read(many, shuffle=False, global_batch_size=500)
     half = random.Random(7).sample(whole, 2500)
     listed = many.subset(keys=half)
@@ -197,7 +197,7 @@ def test_subset_of_unknown_keys(many: millrace.Client) -> None:
 
 
 def test_numbers_beyond_an_address(many: millrace.Client) -> None:
-    """They are stored; selections among them still fit into an address."""
+    """Many numbers are stored. Selections within them still fit into an address."""
     whole = read(many, shuffle=False, global_batch_size=500)
     scattered = many.subset(range(0, 5000, 2))
     assert scattered.selection.subset.endswith(":listed")
@@ -208,7 +208,7 @@ def test_numbers_beyond_an_address(many: millrace.Client) -> None:
 
 
 def test_listed_subsets_follow_generations(tmp_path: Path) -> None:
-    """A client reads the generation that its keys were looked up in, and finds them again in another one."""
+    """A client reads the generation in which it looked up its keys. In another generation it looks them up again."""
     at = lines(tmp_path / "a", "a", 200)
     with harness.closing(g := harness.Gateway(f"a={at}", args=("--allow", "read,report"))), millrace.Client(g.url) as c:
         keys = read(c, shuffle=False)[3:150:7]
@@ -247,7 +247,7 @@ def test_bad_samples(two: tuple[millrace.Client, millrace.Client]) -> None:
     assert not set(after) & set(bad)
     ranks = [clean.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, start=4)) for r in range(3)]
     resumed = sorted(key for e in ranks for b in e for key in b.keys)
-    assert resumed == sorted(after[4 * 16 :])  # on other ranks, in the middle
+    assert resumed == sorted(after[4 * 16 :])  # on other ranks, in the middle of the epoch
     train = a.split(train=0.5)["train"].quarantine(bad)
     assert set(read(train)) == set(read(a.split(train=0.5)["train"])) - set(bad)
     with pytest.raises(millrace.NotFound, match="sample 'nosuch'"):
@@ -263,7 +263,7 @@ def test_samples_that_are_left_out(two: tuple[millrace.Client, millrace.Client])
     assert rest.selection.bad == {bad[0]: "", bad[1]: "", bad[2]: "black", bad[3]: "black"}
     assert read(rest, shuffle=False) == [key for key in stored if key not in bad]
     after = read(rest, 1)
-    assert sorted(after) == sorted(set(stored) - set(bad))  # each once
+    assert sorted(after) == sorted(set(stored) - set(bad))  # each sample once
     ranks = [rest.epoch(1, share=Share(rank=r, world_size=3), reading=Reading(keys=True, start=4)) for r in range(3)]
     assert sorted(key for e in ranks for b in e for key in b.keys) == sorted(after[4 * 16 :])
     assert read(rest.take(3), shuffle=False) == stored[1:4]
@@ -273,7 +273,7 @@ def test_samples_that_are_left_out(two: tuple[millrace.Client, millrace.Client])
     assert read(a.take(50).exclude(stored[:2]).quarantine(stored[4]).exclude(stored[2]), shuffle=False)[:1] == stored[3:4]
     mixed = millrace.mix({rest: 1, a.take(20): 0.0})
     assert Counter(read(mixed)) == Counter(after)
-    scattered = a.exclude(stored[::2])  # more than two hundred bytes of runs
+    scattered = a.exclude(stored[::2])  # more than two hundred bytes of ranges
     assert read(pickle.loads(pickle.dumps(scattered)), shuffle=False) == stored[1::2]
     assert a.exclude([]).selection.subset == a.quarantine([]).selection.quarantine == ""
 
@@ -343,7 +343,7 @@ def test_a_stored_list_of_bad_samples(tmp_path: Path) -> None:
     (at / "0.jsonl").write_text('{"a": 1000}\n' * 30)
     harness.run("index", str(at), "--batch-size", "16")
     with harness.closing(g := harness.Gateway(f"a={at}")), millrace.Client(g.url) as c:
-        grown = read(c.quarantine(digest))  # the list is of the older generation
+        grown = read(c.quarantine(digest))  # the list belongs to the older generation
         assert key in read(c)
         assert key not in grown
         assert grown == read(c.quarantine(key))
@@ -370,7 +370,7 @@ def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None
     whole = {v["a"] for v in values(parts["train"])}
     assert {v["a"] for v in found if "a" in v} == whole
     assert Counter("a" in v for v in found) == {True: 200, False: 200}
-    assert 5 in {v["b"] for v in found if "b" in v}  # of the part that is taken whole
+    assert 5 in {v["b"] for v in found if "b" in v}  # from the part that is used completely
     only = millrace.mix({b.quarantine(bad): 1})
     assert 5 not in {v["b"] for v in values(only)}
     with pytest.raises(millrace.InvalidArgument, match=r"generation '000.*3 sources"):
@@ -380,7 +380,7 @@ def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None
 
 
 def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
-    """A job stops, one of its datasets grows, and it resumes at another gateway."""
+    """A job stops, one of its datasets grows, and the job resumes on another gateway."""
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
         mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
@@ -395,7 +395,10 @@ def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
 
 
 def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
-    """New samples move the numbers of the bad ones. A client that names bad samples by number resumes with the generation in which it counted."""
+    """New samples change the numbers of the bad ones.
+
+    A client that names bad samples by number resumes with the generation of those numbers.
+    """
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
         c = millrace.Client(g.url, "a")
@@ -416,7 +419,7 @@ def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
             assert moved in "&".join(f"{k}={v}" for k, v in epoch.plan.parameters.items())
             assert not set(bad) & {key for batch in epoch for key in batch.keys}
         new = [millrace.Client(g.url, name).describe()["generation"] for name in "ab"]
-        fresh = read(c.take(1))[0]  # of the data that were added
+        fresh = read(c.take(1))[0]  # from the added data
         assert c.exclude([fresh, bad[0]]).epoch(0, order=Order(generation=old)).plan.samples == 199
         assert values(millrace.mix({c.quarantine(bad, generation=old): 1, millrace.Client(g.url, "b"): 1})) == both
         assert mixed.epoch(0, order=Order(generation=",".join(new))).plan.dataset == "mix:a(quarantine=samples:30-31):1,b:1"
@@ -448,7 +451,7 @@ def test_a_part_ends_with_its_client_and_travels_alone(two: tuple[millrace.Clien
 
 
 def test_rights(tmp_path: Path) -> None:
-    """A mixture takes read on every source, and a part of a dataset no more than the dataset itself."""
+    """A mixture requires the right to read every source. A part of a dataset requires no more than the dataset itself."""
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     held = {name: "mr_" + name[0] * 43 for name in ("both", "one")}
     access = tmp_path / "access.yaml"
@@ -472,7 +475,7 @@ def test_rights(tmp_path: Path) -> None:
 
 
 def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
-    """Two folders without a gateway; the gateway that was started for them is killed in mid-epoch, and comes back with both."""
+    """Two folders share one gateway, which is killed in mid-epoch. The restarted gateway serves both."""
     places = []
     for word in ("a", "b"):
         places.append(tmp_path / word)

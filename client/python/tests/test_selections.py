@@ -1,4 +1,4 @@
-"""Subsets, quarantine and mixtures, from the command that makes them to the batches."""
+"""Subsets, quarantine and mixtures, from the command that creates them to the batches."""
 
 from __future__ import annotations
 

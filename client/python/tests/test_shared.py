@@ -1,4 +1,4 @@
-"""Memory that a gateway lends: refusals of readers, unchanged data, releases."""
+"""Shared memory of a gateway: refusals by readers, unchanged data, releases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent 
 
 @pytest.fixture
 def lends(gateway: harness.Gateway, place: Path) -> Iterator[Callable[..., Lender]]:
-    """Makes gateways that lend memory, and lie as they are told."""
+    """Creates gateways that share memory, with faults of the test's choice."""
     made: list[Lender] = []
 
     def lend(lie: Lie = lambda *_: None, **options: int) -> Lender:
@@ -40,25 +40,25 @@ def lends(gateway: harness.Gateway, place: Path) -> Iterator[Callable[..., Lende
 
 @pytest.fixture(scope="module")
 def wanted(gateway: harness.Gateway) -> list[bytes]:
-    """The bytes of all batches of epoch 0, as they come over TCP."""
+    """The bytes of all batches of epoch 0, as received over TCP."""
     with millrace.Client(gateway.url) as client:
         return [bytes(batch.data) for batch in client.epoch(0)]
 
 
 def mapped() -> int:
-    """How many pieces of a test's memory this process has mapped for reading."""
+    """The number of the test's segments that this process has mapped for reading."""
     gc.collect()
     return len(re.findall(f"r--s.*{lender.NAME}", Path("/proc/self/maps").read_text()))
 
 
 def descriptors() -> int:
-    """How many descriptors this process has."""
+    """The number of open descriptors of this process."""
     gc.collect()
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def says(**changes: str | None) -> Lie:
-    """Has members of Millrace-Shared say something else; None: they are missing."""
+    """Replaces members of Millrace-Shared; None removes a member."""
 
     def lie(_: int, reply: Reply) -> None:
         reply.said.update({k: v for k, v in changes.items() if v is not None})
@@ -69,12 +69,12 @@ def says(**changes: str | None) -> Lie:
 
 
 def tells(text: str) -> Lie:
-    """Has Millrace-Shared be a text."""
+    """Replaces Millrace-Shared by a text."""
     return lambda _, reply: setattr(reply, "text", text)
 
 
 def gives(make: Callable[[Reply], list[int]]) -> Lie:
-    """Has other descriptors come along."""
+    """Sends other descriptors."""
 
     def lie(_: int, reply: Reply) -> None:
         for d in reply.descriptors:
@@ -154,7 +154,7 @@ def test_lies_are_refused(lends: Callable[..., Lender], wanted: list[bytes], lie
 
     once = lends(twice)
     with millrace.Client(once.url) as client:
-        assert bytes(client.epoch(0).batch(3).data) == wanted[3]  # when they are over
+        assert bytes(client.epoch(0).batch(3).data) == wanted[3]  # after the faults
     always = lends(LIES[lie])
     with millrace.Client(always.url, routing=Routing(check="never")) as client:
         epoch = client.epoch(0)
@@ -162,8 +162,8 @@ def test_lies_are_refused(lends: Callable[..., Lender], wanted: list[bytes], lie
             epoch.batch(3)
         once.close()
         always.close()
-        assert always.connections >= 4  # a false reply ends its connection
-        assert descriptors() <= before + 1  # while the client is open, with the connection that described the dataset
+        assert always.connections >= 4  # an invalid reply ends its connection
+        assert descriptors() <= before + 1  # while the client is open: the connection that described the dataset
     assert (mapped(), descriptors()) == (0, before)
 
 
@@ -177,7 +177,7 @@ def test_replies_that_end_early(lends: Callable[..., Lender], wanted: list[bytes
     with millrace.Client(lend.url) as client:
         epoch = client.epoch(0)
         assert [bytes(epoch.batch(n).data) for n in (3, 4)] == [wanted[3], wanted[4]]
-        assert not [head for head in lend.asked if b"\r\nRange" in head]  # a table alone is no part of the body
+        assert not [head for head in lend.asked if b"\r\nRange" in head]  # a table alone is not a part of the body
 
 
 def test_other_bytes_than_the_checksum(lends: Callable[..., Lender], wanted: list[bytes]) -> None:
@@ -206,14 +206,14 @@ def test_memory_is_lent_again_only_when_nobody_looks(lends: Callable[..., Lender
     with millrace.Client(lend.url) as client:
         epoch = client.epoch(0)
         kept = epoch.batch(0)
-        view = epoch.batch(1).views()[3]  # the batch itself has gone
+        view = epoch.batch(1).views()[3]  # the batch itself has been freed
         for _ in range(7):
             for number in range(2, 16):
                 assert bytes(epoch.batch(number).data) == wanted[number]
         assert bytes(kept.data) == wanted[0]
         assert bytes(view) == wanted[1][: len(wanted[1])][view_bounds(epoch, 1, 3)]
         assert not {0, 1} & set(lend.released)
-        assert mapped() <= 4  # the same memory again
+        assert mapped() <= 4  # the same segments are reused
         del kept, view
         epoch.batch(2)
         assert {0, 1} <= set(lend.released)
@@ -255,7 +255,7 @@ def test_memory_that_is_gone_stays_for_its_views(lends: Callable[..., Lender], w
         assert (bytes(kept.data), bytes(other.data)) == (wanted[0], wanted[1])
         assert mapped() == 2
         del kept
-        assert mapped() == 1  # at once, since nothing comes there any more
+        assert mapped() == 1  # without delay, since no further batch arrives in it
 
 
 def test_a_process_that_forks_makes_new_connections(lends: Callable[..., Lender], wanted: list[bytes]) -> None:
@@ -271,11 +271,11 @@ def test_a_process_that_forks_makes_new_connections(lends: Callable[..., Lender]
         kept += [epoch.batch(n) for n in range(3, 6)]
         assert [bytes(b.data) for b in kept] == wanted[:6]
         assert lend.connections > before
-        assert len([head for head in lend.asked if harness.is_batch(head)]) == 6  # none failed and was asked for again
+        assert len([head for head in lend.asked if harness.is_batch(head)]) == 6  # no request failed and was repeated
 
 
 def test_descriptors_beside_bytes_are_closed(lends: Callable[..., Lender], wanted: list[bytes]) -> None:
-    """With a batch that comes as bytes after all."""
+    """The gateway sends descriptors with a batch that arrives as bytes."""
     lend = lends()
 
     def as_bytes(_: int, reply: Reply) -> None:
@@ -359,7 +359,7 @@ def test_sockets_that_others_can_have_put_there(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(str(at))
         assert parse(f"unix:{at}").here() == (socket.AF_UNIX, str(at))
-        assert parse(f"unix:{place / 'later'}").here() is not None  # nothing is there yet
+        assert parse(f"unix:{place / 'later'}").here() is not None  # the socket does not exist yet
         (place / "link").symlink_to(at)
         (place / "file").touch()
         for name, kind in (("link", "a symbolic link"), ("file", "-rw")):

@@ -1,4 +1,4 @@
-"""Batches that a real gateway lends: the same bytes, and they stay."""
+"""Batches that a real gateway shares: they have the same bytes, and do not change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def await_none_lent(gateway: harness.Gateway) -> None:
     [{}, {"fields": "jpg"}, {"keys": True}, {"seed": 7, "global_batch_size": 100, "rank": 1, "world_size": 3}, {"form": "arrow"}, {"fields": "cls"}],
 )
 def test_the_same_bytes(neighbour: harness.Gateway, gateway: harness.Gateway, options: dict[str, Any]) -> None:
-    lends = options.get("form") is None and options.get("fields") != "cls"  # which is too small
+    lends = options.get("form") is None and options.get("fields") != "cls"  # fields="cls" is too small to be shared
     with millrace.Client(neighbour.url, routing=Routing(check="always")) as near, millrace.Client(gateway.url) as far:
         for number in (0, 1, 0):
             here, there = list(near.epoch(number, **harness.grouped(**options))), list(far.epoch(number, **harness.grouped(**options)))
@@ -77,7 +77,7 @@ def test_a_batch_that_is_kept_stays(neighbour: harness.Gateway, gateway: harness
 
 
 def test_all_that_can_be_held(neighbour: harness.Gateway) -> None:
-    """More than a gateway lends comes as bytes."""
+    """If the shared memory is exhausted, batches arrive as bytes."""
     with millrace.Client(neighbour.url) as client:
         epoch = client.epoch(0)
         held = [epoch.batch(number % 15) for number in range(80)]
@@ -109,7 +109,7 @@ def test_the_gateway_is_killed(neighbour: harness.Gateway) -> None:
 
 
 def test_forks(neighbour: harness.Gateway) -> None:
-    """Later writes do not change the data of parent and child, which continue to read."""
+    """Later writes do not change the data of parent and child, which both continue to read."""
     with millrace.Client(neighbour.url) as client:
         epoch = client.epoch(0)
         want = digests(epoch)
@@ -120,7 +120,7 @@ def test_forks(neighbour: harness.Gateway) -> None:
         if child == 0:
             signal.alarm(60)
             ok = digests(kept) == want[:2] and digests(epoch) == want
-            os.read(go_on, 1)  # the parent has released, and has read much since
+            os.read(go_on, 1)  # the parent has released its batches, and read many others
             os._exit(0 if ok and digests(kept) == want[:2] and epoch.batch(2).data.readonly else 1)
         assert digests(kept) == want[:2]
         last = kept.pop()
@@ -138,7 +138,7 @@ def test_forks(neighbour: harness.Gateway) -> None:
 
 
 def test_forks_at_many_lines(neighbour: harness.Gateway) -> None:
-    """As tests/test_forks.py has it, with memory."""
+    """Like tests/test_forks.py, with shared memory."""
     torch = importlib.util.find_spec("torch") is not None
     job = {"url": neighbour.url, "tls": False, "torch": torch, "fields": "jpg,cls", "every": 1 if harness.LONG else 60}
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("forks.py")), json.dumps(job)]
@@ -151,7 +151,7 @@ def test_forks_at_many_lines(neighbour: harness.Gateway) -> None:
 
 
 def test_a_fork_that_python_does_not_see(neighbour: harness.Gateway) -> None:
-    """The child does not have the memory, because the gateway could not learn of the child's views."""
+    """The memory is not mapped in the child, because the gateway could not learn about the child's views."""
     program = """
 import ctypes, os, sys, millrace
 batch = millrace.Client(sys.argv[1]).epoch(0).batch(0)

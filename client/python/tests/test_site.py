@@ -1,4 +1,4 @@
-"""The documentation as pages: the output of `make docs`."""
+"""The documentation site: the output of `make docs`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ import millrace.torch
 
 
 def build(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the pages, in which every warning is an error."""
+    """Builds the site. Every warning is an error."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir", str(out)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=config.parent, env=quiet, check=False)
@@ -34,7 +34,7 @@ def build(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pages."""
+    """The built site."""
     out = tmp_path_factory.mktemp("site")
     done = build(harness.ROOT / "mkdocs.yml", out)
     assert done.returncode == 0, done.stderr
@@ -67,13 +67,13 @@ def test_parameters_are_lists(site: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Client.epoch", "numpy.epoch", "torch.Dataset", "torch.MapDataset", "jax.DataLoader"])
 def test_the_reference_shows_every_parameter(name: str, site: Path) -> None:
-    """The page's signature, run as Python, has the names, types and defaults that help() shows."""
+    """Runs the signature on the page as Python code, and compares names, types and defaults with those of help()."""
     page = (site / "python-api/index.html").read_text()
     found = re.search(rf'id="millrace\.{name}".*?<pre>(.*?)</pre>', page, re.DOTALL)
     assert found, name
     shown: dict[str, Any] = {}
     exec(f"from __future__ import annotations\ndef {html.unescape(re.sub('(?s)<.*?>', '', found[1])).strip()}: ...", shown)
-    with patch.dict(sys.modules, jax=ModuleType("jax")):  # millrace.jax imports jax; its signatures need nothing of it
+    with patch.dict(sys.modules, jax=ModuleType("jax")):  # millrace.jax imports jax, but its signatures do not use it
         importlib.import_module("millrace.jax")
     assert parameters(shown[name.rpartition(".")[2]]) == parameters(attrgetter(name)(millrace))
 
@@ -89,7 +89,7 @@ def test_the_reference_leads_to_pages_of_the_site(site: Path) -> None:
 
 
 def test_lists_and_tables_are_no_paragraphs(site: Path) -> None:
-    """Python's Markdown may not recognize every list and table that GitHub's does."""
+    """Python's Markdown may miss lists and tables that GitHub's Markdown recognizes."""
     for page in site.rglob("*.html"):
         for text in re.findall(r"<p>(.*?)</p>", page.read_text(), re.DOTALL):
             assert not re.search(r"\n\s*(- |\d+\. |\|)|```", text), f"{page}: {text}"
@@ -97,7 +97,7 @@ def test_lists_and_tables_are_no_paragraphs(site: Path) -> None:
 
 @pytest.mark.parametrize("link", ["index.md#nowhere", "nowhere.md", "../nowhere.py"])
 def test_a_link_that_leads_nowhere_is_an_error(link: str, tmp_path: Path) -> None:
-    """Builds a copy of the repository's pages with one link more."""
+    """Builds a copy of the repository's pages with one additional link."""
     for path in harness.ROOT.iterdir():
         if path.name not in ("docs", "mkdocs.yml", "site"):
             (tmp_path / path.name).symlink_to(path)

@@ -1,4 +1,4 @@
-"""The tools that run the tests: a skip is a failure in CI, and nights resume."""
+"""The tools that run the tests: in CI a skip is a failure, and nightly runs resume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAKEFILE = """unit race:
 
 
 def tool(root: Path, name: str) -> Path:
-    """Copies a tool into another repository, whose bin it then writes to."""
+    """Copies a tool into another repository, where it writes to that repository's bin."""
     (root / "tools").mkdir(exist_ok=True)
     return Path(shutil.copy(harness.ROOT / "tools" / name, root / "tools"))
 

@@ -1,4 +1,4 @@
-"""Tokens and TLS: the receivers of a token, and the effect of a new token or an unknown certificate on a job."""
+"""Tokens and TLS: which servers receive a token, and how a new token or an unknown certificate affects a job."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ PROBLEM = b"HTTP/1.1 %d x\r\nContent-Type: application/problem+json\r\nContent-L
 
 
 def problem(status: int, code: str, header: bytes = b"", retryable: bool = False) -> bytes:
-    """An answer that refuses."""
+    """A response that refuses a request."""
     body = b'{"code": "%s", "detail": "what is wrong", "retryable": %s}' % (code.encode(), b"true" if retryable else b"false")
     return PROBLEM % (status, len(body), header, body)
 
 
 def shown(head: bytes) -> str:
-    """The token that a request shows."""
+    """The token in a request."""
     found = re.search(rb"(?i)\r\nauthorization: bearer (\S+)\r\n", head)
     return found[1].decode() if found else ""
 
 
 class Guard:
-    """Refuses requests without a valid token, as a gateway does."""
+    """Refuses requests without a valid token, like a gateway."""
 
     def __init__(self, *valid: str) -> None:
         self.valid = set(valid)
@@ -66,7 +66,7 @@ def tls(authority: harness.Authority) -> ssl.SSLContext:
 
 @pytest.fixture
 def guarded(gateway: harness.Gateway, tls: ssl.SSLContext) -> Iterator[Callable[[Fault], harness.Proxy]]:
-    """Makes servers with TLS in front of the gateway."""
+    """Creates servers with TLS in front of the gateway."""
     made: list[harness.Proxy] = []
 
     def serve(fault: Fault) -> harness.Proxy:
@@ -79,7 +79,7 @@ def guarded(gateway: harness.Gateway, tls: ssl.SSLContext) -> Iterator[Callable[
 
 
 def put(path: Path, text: str) -> Path:
-    """Replaces a file, as people do who replace tokens: a reader finds the old one or the new one."""
+    """Replaces a file atomically, as users replace tokens: a reader finds the old text or the new one."""
     new = path.with_suffix(".new")
     new.write_text(text)
     new.replace(path)
@@ -116,7 +116,7 @@ def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Author
     with millrace.Client(proxy.url, "photos", token_file=file, tls=TLS(ca_file=authority.file)) as client:
         epoch = client.epoch(0)
         put(file, "canary-b")
-        epoch.batch(0)  # the old token is still valid: the file is not read again
+        epoch.batch(0)  # the old token is still valid, so the client does not read the file again
         guard.valid = {"canary-b"}
         before = len(proxy.heads)
         assert len(epoch.batch(1)) == 32
@@ -159,13 +159,13 @@ def test_a_new_token_whose_request_is_cut(gateway: harness.Gateway, tmp_path: Pa
         client.datasets()
         put(file, "canary-b")
         assert client.datasets()
-    assert min(used) >= 0  # no connection that was closed is taken again
+    assert min(used) >= 0  # no closed connection is reused
 
 
 def test_tokens_change_during_an_epoch(guarded: Serve, authority: harness.Authority, tmp_path: Path) -> None:
-    """Each token is valid until the one after the next is there, as when people replace them.
+    """Each token stays valid until the second token after it exists, as when users replace tokens.
 
-    No token is replaced between a refusal and the second try that it causes: however slow that thread is, it has read a token that is
+    No token is replaced between a refusal and the retry that follows. However slow the retrying thread is, it has read a token that is
     still valid.
     """
     file, guard = put(tmp_path / "token", "canary-0"), Guard("canary-0")
@@ -223,7 +223,7 @@ def test_spawned_workers(
     given = {"token": {"token": "canary-a"}, "token_file": {"token_file": file}}.get(way, {})
     client = millrace.Client(proxy.url, **harness.grouped(ca_file=authority.file, **given))  # type: ignore[arg-type]
     packed = pickle.dumps(client)
-    assert (b"canary" in packed) == (way == "token")  # all other workers look where the client has looked
+    assert (b"canary" in packed) == (way == "token")  # with the other ways, workers look up the token like the client
     assert "canary" not in repr(pickle.loads(packed).core.settings)
     if way != "token":
         guard.valid = {"canary-new"}
@@ -240,9 +240,9 @@ def test_spawned_workers(
 
 
 def variables(e: BaseException) -> str:
-    """The tracebacks of an error and of those that it came of, with the variables of all frames but the test's own.
+    """The tracebacks of an error and of its causes, with the variables of all frames except the test's own.
 
-    Reporters of errors and debuggers follow the context of an error that was raised from None, too.
+    Error reporters and debuggers also follow the context of an error that was raised from None.
     """
     assert e.__traceback__ is not None
     cause: Optional[BaseException] = e
@@ -270,7 +270,7 @@ def test_nothing_shows_a_token(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For all failures, at all levels of logging, with the variables of all frames in the traceback, and with http.client's debug output.
+    """Covers all failures and all levels of logging, with the variables of all frames in the traceback and with http.client's debug output.
     """
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(http.client.HTTPConnection, "debuglevel", 1)
@@ -313,7 +313,7 @@ def test_a_request_that_is_cut_shows_no_token() -> None:
             client.json("POST", "/x", body="x" * (16 << 20))
         s.shutdown(socket.SHUT_RDWR)
         t.join(60)
-        shows = "canary" in variables(f.value)  # a text of many MiB, which pytest is not to print
+        shows = "canary" in variables(f.value)  # a text of many MiB, which pytest must not print
         assert not shows
 
 

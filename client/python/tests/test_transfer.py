@@ -1,4 +1,4 @@
-"""Attempts, waits and faults of a request to several gateways, on a clock of the test's own and without connections."""
+"""Attempts, waits and faults of a request to several gateways, on a simulated clock and without connections."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_gateways_say_how_long_to_wait(clock: Clock) -> None:
     assert 30 <= script.gaps[0] + 1e-6 < 30.2
     script = Script(clock, busy(90), errors.NotFound("none", status=404), "done", urls=(A, B), deadline=300)
     script.run()
-    assert 30 <= script.gaps[1] + 1e-6 < 30.2  # who lacks the dataset has no say
+    assert 30 <= script.gaps[1] + 1e-6 < 30.2  # a gateway without the dataset has no influence
 
 
 def test_time_is_over(clock: Clock) -> None:
@@ -83,7 +83,7 @@ def test_a_fault_is_not_hidden_by_the_end_of_time(clock: Clock) -> None:
     e = Script(clock, busy(0), 5.0, TimeoutError("late"), deadline=4).fails(errors.GatewayUnavailable)
     assert "busy for 0" in e.message
     e = Script(clock, refused(), busy(0), deadline=clock.now + 0.25).fails(errors.GatewayUnavailable)
-    assert "busy for 0" in e.message  # a later fault says more than the first one
+    assert "busy for 0" in e.message  # a later fault says more than an earlier one
 
 
 def test_a_gateway_that_never_answered_has_less_time(clock: Clock) -> None:
@@ -220,14 +220,14 @@ def test_who_waits_is_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
     assert script.core.here().told is False
     caplog.clear()
     clock.now = 0
-    script.steps = [*(refused() for _ in range(9)), "done"]  # it has answered before: not at once
+    script.steps = [*(refused() for _ in range(9)), "done"]  # the gateway has responded before, so the message comes later
     script.run()
     assert [r.getMessage() for r in caplog.records] == [
         f"read it: waiting for a gateway, asked 5 times in 2 s, for at most 98 s more: {A}: refused"
     ]
     assert caplog.records[0].levelno == logging.WARNING
     assert caplog.records[0].name == "millrace"
-    assert script.core.here().told is True  # until an answer comes soon
+    assert script.core.here().told is True  # until a response arrives in time
     clock.now = 0
     script.steps = ["done"]
     script.run()
@@ -267,7 +267,7 @@ def test_a_silent_gateway_is_asked_for_a_sign(clock: Clock, caplog: pytest.LogCa
 
 
 class Local:
-    """A gateway of this user's."""
+    """A gateway that this user has started."""
 
     name = address = ""
     opened: Mapping[str, str] = {}
@@ -300,12 +300,12 @@ def test_a_gateway_of_ones_own_is_started_again(clock: Clock) -> None:
     assert local.explained == [e]
     script.steps = [busy(), "done"]
     script.run()
-    assert local.revives == -1  # a gateway that answers needs no start
+    assert local.revives == -1  # a gateway that responds needs no restart
     core.close()
     assert local.closed == 1
 
 
-# The gateways, pickled and restored.
+# Pickled and restored gateways.
 
 
 def test_what_a_pickle_keeps(clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Functions of single samples: their arguments, repeated draws, excluded samples, and errors."""
+"""Functions of single samples: their arguments, reproducible draws, excluded samples, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def client(gateway: harness.Gateway) -> Iterator[millrace.Client]:
 
 
 def crop_with_noise(sample: millrace.Sample) -> tuple[Any, ...]:
-    """A random crop of 16 bytes, with noise, and how it was drawn."""
+    """A random crop of 16 bytes, noise, and the parameters of the draw."""
     at = sample.rng.randrange(len(sample["jpg"]) - 16)
     noise = sample.numpy_rng.integers(0, 256, 16, dtype="u1")
     return sample.position, at, bytes(a ^ int(b) for a, b in zip(sample["jpg"][at : at + 16], noise)), sample.rng.random()
@@ -62,7 +62,7 @@ def test_random_draws_repeat_whatever_reads(client: millrace.Client) -> None:
 
 
 def test_filter(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) -> None:
-    """A refused sample is not decoded further, no batch is empty, and a ledger counts it as read."""
+    """A refused sample is not decoded further. No batch is empty, and a ledger counts refused samples as read."""
     decoded = []
 
     def size(view: memoryview) -> int:
@@ -96,7 +96,7 @@ def test_filter(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) 
 
 
 def test_a_filter_asks_for_no_positions(gateway: harness.Gateway, client: millrace.Client) -> None:
-    """Where only a manifest has them, a ledger alone asks for them."""
+    """If only a manifest contains positions, the client requests them for a ledger, but not for a filter."""
     before = len(gateway.requests("/manifest"))
     share, reading = Share(balance="bytes", rank=0, world_size=2), Reading(filter=lambda sample: sample["cls"] > 4)
     epoch = client.epoch(0, decode={"cls": int}, share=share, reading=reading)
@@ -136,7 +136,7 @@ def test_a_filter_decodes_no_part_twice(client: millrace.Client) -> None:
 
 
 def test_a_transformed_sample_frees_its_decoded_parts(client: millrace.Client) -> None:
-    """Decoded pictures are larger than the transform's results: a whole batch of them is never in memory at once."""
+    """Decoded pictures are larger than the transform's results. A whole batch of them is never in memory at the same time."""
 
     class Picture:
         pass
@@ -160,7 +160,7 @@ def test_a_transformed_sample_frees_its_decoded_parts(client: millrace.Client) -
 
 
 def test_samples_become_dicts(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) -> None:
-    """Without transform for collate, and where transform returns the sample."""
+    """Tests collate without transform, and a transform that returns the sample."""
 
     def change(sample: millrace.Sample) -> millrace.Sample:
         sample["size"], sample["cls"] = len(sample["jpg"]), sample["cls"] + 1
@@ -220,12 +220,12 @@ def test_on_error_covers_every_step(client: millrace.Client, step: str) -> None:
     assert bad not in kept
     given = [k for b in client.epoch(1, **harness.grouped(on_error=instead, **fails_at(bad, step))) for (k,) in b.value]
     assert len(given) == SAMPLES
-    assert ("another" in given) == (step == "transform")  # a filter's answer is yes or no
+    assert ("another" in given) == (step == "transform")  # a filter returns only yes or no
     assert told == [(step, bad)]
 
 
 def test_a_decoder_that_a_step_asks_for(client: millrace.Client) -> None:
-    """on_error is called once for a part, and the steps see its result."""
+    """on_error is called once for a part, and the steps receive its result."""
     told = []
 
     def picky(view: memoryview) -> int:
@@ -284,7 +284,7 @@ def test_a_function_of_a_batch_that_fails_names_the_batch(client: millrace.Clien
 
 
 def test_a_collate_that_returns_nothing_is_refused(client: millrace.Client) -> None:
-    """As of transform, only the first batch tells: a later batch may have no value."""
+    """As for transform, only the first batch is checked, because a later batch may have no value."""
     assert str(_refused(client, collate=lambda _: None)) == "collate returned None for the first batch; is a return missing?"
     values = [batch.value for batch in client.epoch(0, reading=Reading(collate=lambda samples: len(samples) == 32 or None))]
     assert values == [True] * 15 + [None]

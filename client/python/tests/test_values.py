@@ -1,4 +1,4 @@
-"""Values of parts: each type, nested ones written by an encoder of this test, and bytes that are none."""
+"""Values of parts: each type, nested values written by this test's encoder, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_types(type: str, data: str, want: Any) -> None:
 
 
 def test_decimals_of_parquet() -> None:
-    """Parquet has decimals of many digits as bytes, the highest first."""
+    """Parquet stores decimals of many digits as bytes, most significant first."""
     assert value(raw("fixed_size_binary[9]", logical="decimal128(20, 2)"), b"\0" * 7 + b"\x30\x39") == Decimal("123.45")
     assert value(raw("binary", logical="decimal256(60, 0)"), b"\xff") == Decimal(-1)
     assert value(raw("list<fixed_size_binary[2]>", logical="list<decimal128(4, 1)>"), b"\0\1\xff\xfe") == [Decimal("0.1"), Decimal("-0.2")]
@@ -60,13 +60,13 @@ def test_decimals_of_parquet() -> None:
 
 
 def test_the_example_of_the_page() -> None:
-    """The tags of docs/spec/rows.md."""
+    """Decodes the tags of docs/spec/rows.md."""
     tags = nested("list<utf8>", raw("utf8", nullable=True), name="tags")
     assert value(tags, bytes.fromhex("03000000 02 01000000 61 00000000")) == ["a", None, ""]
     assert value(tags, bytes.fromhex("00000000")) == []
 
 
-# An encoder: rows and lists as docs/spec/rows.md has them.
+# An encoder of rows and lists according to docs/spec/rows.md.
 
 
 def encode(field: Field, v: Any) -> bytes:
@@ -122,7 +122,7 @@ def draw_field(r: random.Random, depth: int, name: str = "") -> Field:
         entry = nested("struct", raw("utf8", "key"), draw_field(r, depth - 1, "value"))
         return nested(kind, entry, name=name, nullable=nullable)
     element = draw_field(r, depth - 1)
-    while element["type"] == "int32":  # a list of those is flat
+    while element["type"] == "int32":  # a list of int32 is flat
         element = draw_field(r, depth - 1)
     return nested(kind, element, name=name, nullable=nullable)
 
@@ -147,7 +147,7 @@ def whole(r: random.Random) -> Field:
     field = draw_field(r, 3)
     while field["type"] not in ("list", "map"):
         field = draw_field(r, 3)
-    return {**field, "name": "part", "nullable": False, "type": field["type"] + "<...>"}  # as a part has it
+    return {**field, "name": "part", "nullable": False, "type": field["type"] + "<...>"}  # in the form of a part's field
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -167,7 +167,7 @@ def test_nested(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_damaged(seed: int) -> None:
-    """A value, or a clear error: never another exception, and never much memory."""
+    """The result is a value or a clear error, never another exception, and never takes much memory."""
     r = random.Random(seed)
     field = whole(r)
     data = bytearray(encode(field, draw_value(r, field)))

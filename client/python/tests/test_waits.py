@@ -1,4 +1,4 @@
-"""A caller that waits for a gateway is informed."""
+"""Messages to a caller that waits for a gateway."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_gateway_that_is_lost_is_told_after_two_seconds(
             assert "waiting for a gateway, asked " in said
             assert " times in " in said
             caplog.clear()
-            epoch.batch(1)  # who does not wait says nothing
+            epoch.batch(1)  # without a wait there is no message
             assert not _warnings(caplog)
     finally:
         proxy.close()

@@ -1,4 +1,4 @@
-"""The output of `make wheel` and `make wheels`: wheels with the program inside, read without other tools; versions, tags, equal bytes."""
+"""The output of `make wheel` and `make wheels`, read without other tools: wheels with the program inside, versions, tags, equal bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tool() -> ModuleType:
 
 
 def test_versions(tool: ModuleType) -> None:
-    """Python's versions are as old and as new as Go's."""
+    """Python's versions sort like Go's."""
     again = {
         "devel": "0.0.0.dev0",
         "v0.0.0-20261123150405-0123456789ab": "0.0.0.dev20261123150405",
@@ -67,7 +67,7 @@ def test_the_wheel_has_the_program(dist: Path, tool: ModuleType) -> None:
 
 
 def needs_libraries(program: bytes) -> bool:
-    """Reports whether an ELF file of 64 bits asks for an interpreter or for dynamic linking."""
+    """Reports whether a 64-bit ELF file has an interpreter or dynamic linking."""
     assert program[:5] == b"\x7fELF\x02"
     (start,), (size, count) = struct.unpack_from("<Q", program, 32), struct.unpack_from("<HH", program, 54)
     return any(struct.unpack_from("<I", program, start + i * size)[0] in (2, 3) for i in range(count))
@@ -91,7 +91,7 @@ print(millrace.__version__, millrace._local._program())
 
 
 def copy_checkout(target: Path) -> Path:
-    """Copies the files of the repository, as they are now."""
+    """Copies the repository's files in their current state."""
     listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=harness.ROOT, check=True, capture_output=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (harness.ROOT / name).is_file():
@@ -102,7 +102,7 @@ def copy_checkout(target: Path) -> Path:
 
 @pytest.mark.usefixtures("runtime")
 def test_make_wheel_installs_a_package_that_reads_without_anything_else(tmp_path: Path, tool: ModuleType) -> None:
-    """Runs the commands of docs/python.md without the tests' environment, and opens a folder where there is no other program."""
+    """Runs the commands of docs/python.md outside the tests' environment, and opens a folder where no other program is installed."""
     block = re.search(r"^## Install\n.*?^```console\n(.*?)^```", (harness.ROOT / "docs/python.md").read_text(), re.M | re.S)
     assert block is not None
     fresh = tmp_path / "venv/bin"

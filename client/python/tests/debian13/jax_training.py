@@ -1,4 +1,4 @@
-"""A small training job as users of JAX write it: python jax_training.py JOB-AS-JSON. Prints its steps as JSON, one line per process."""
+"""A small training job, written like a JAX user's: python jax_training.py JOB-AS-JSON. Prints its steps as JSON, one line per process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEATURES = 16
 
 
 def prepare(sample: Any) -> Mapping[str, Any]:
-    """Numbers from the first bytes of a sample, with noise of the sample's own."""
+    """Numbers from the first bytes of a sample, with noise that depends on the sample."""
     x = np.frombuffer(sample["jpg"][:FEATURES], np.uint8).astype(np.float32) / 255 - 0.5
     noise = sample.numpy_rng.normal(0, 0.1, FEATURES).astype(np.float32)
     return {"x": x + noise, "y": np.int32(sample["cls"]), "position": np.int32(sample.position)}

@@ -1,7 +1,7 @@
-"""Runs three nodes of Ray, each a raylet of its own with workers of its own, until its input ends. It prints their address.
+"""Runs three nodes of Ray, each a raylet with its own workers, until its input ends. Prints their address.
 
-A process of its own: one that has spoken to Ray cannot be forked any more, as torch's loaders do, without the child ending by a segmentation
-fault now and then.
+It is a separate process, because a process that has used Ray cannot be forked safely: children, such as the workers of torch's loaders,
+sometimes crash with a segmentation fault.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""A training job as users of Ray Train write it: python ray_training.py JOB-AS-JSON. Prints the digests of its models as JSON.
+"""A training job, written like a Ray Train user's: python ray_training.py JOB-AS-JSON. Prints the digests of its models as JSON.
 
-It trains twice: without a fault, and with a worker that fails in the midst of an epoch, so that Ray begins again at the last checkpoint.
-Each worker appends the samples it trained on to its own file.
+It trains twice: without a fault, and with a worker that fails in the middle of an epoch, so that Ray resumes at the last checkpoint. Each
+worker appends its training samples to a separate file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ray.train.torch import TorchTrainer, prepare_model
 import millrace.torch
 from millrace import Reading, Share
 
-FEATURES, STEPS, SAVE, FAIL = 16, 22, 5, 18  # of 12 batches an epoch
+FEATURES, STEPS, SAVE, FAIL = 16, 22, 5, 18  # an epoch has 12 batches
 
 
 def features(view: memoryview) -> torch.Tensor:
@@ -31,7 +31,7 @@ def features(view: memoryview) -> torch.Tensor:
 
 
 def report(step: int, model: Any, optimizer: Any, loader: Any) -> None:
-    """Has Ray keep a checkpoint, of rank 0; all workers report."""
+    """Reports a step to Ray from every worker. Rank 0 adds a checkpoint."""
     with tempfile.TemporaryDirectory() as directory:
         made = None
         if ray.train.get_context().get_world_rank() == 0:
@@ -48,7 +48,7 @@ def train(job: dict[str, Any]) -> None:
         job["url"], "photos", global_batch_size=40, seed=7, decode={"jpg": features, "cls": int}, share=Share(tail="drop"),
         reading=Reading(keys=True, threads=2),
     )
-    loader = millrace.torch.DataLoader(dataset)  # not prepared: each rank reads its share
+    loader = millrace.torch.DataLoader(dataset)  # without prepare_data_loader: each rank reads its own share
     model = prepare_model(torch.nn.Linear(FEATURES, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     step, checkpoint = 0, ray.train.get_checkpoint()

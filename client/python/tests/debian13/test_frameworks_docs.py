@@ -1,4 +1,4 @@
-"""Runs the examples of docs/frameworks.md, which need packages that are installed only here."""
+"""Runs the examples of docs/frameworks.md that require packages of this environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""millrace.jax over a real gateway, with the real JAX: eight devices of the processor, in one process and in two."""
+"""millrace.jax over a real gateway, with the real JAX: eight CPU devices, in one process and in two."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def loader_of(gateway: harness.Gateway, **options: Any) -> millrace.jax.DataLoad
 
 
 def order(gateway: harness.Gateway, epoch: int, files: dict[str, tuple[bytes, bytes]]) -> list[tuple[list[int], list[int]]]:
-    """The batches of an epoch as the core reads them: labels, and the first bytes of the images."""
+    """The batches of an epoch from a core Epoch: labels, and the first bytes of the images."""
     with Client(gateway.url, dataset="photos") as client:
         batches = client.epoch(epoch, global_batch_size=BATCH, seed=3, share=Share(tail="drop"), reading=Reading(keys=True))
         return [([int(files[k][1]) for k in b.keys], [files[k][0][0] for k in b.keys]) for b in batches]
@@ -115,14 +115,14 @@ def test_a_state_counts_what_was_yielded(gateway: harness.Gateway, files: dict[s
 
 
 def test_passes(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
-    """A pass that was left is followed by the next epoch; set_epoch keeps the place of a state."""
+    """After a pass that was left the next epoch follows. set_epoch keeps the position of a loaded state."""
     loader = loader_of(gateway)
     iter(loader)  # takes no batch, and does not count
     assert [content(next(iter(loader))) for _ in range(3)] == [order(gateway, e, files)[0] for e in range(3)]
     older = iter(loader)
     next(older)
     loader.set_epoch(1)
-    next(older)  # is of no account any more
+    next(older)  # no longer counts
     assert content(next(iter(loader))) == order(gateway, 1, files)[0]
     loader.load_state_dict({**loader.state_dict(), "epoch": 5, "batch": 2})
     loader.set_epoch(5)
@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
 
 
 def test_ranks_are_those_of_the_rows() -> None:
-    """Of a sharding that several processes share, as jax.process_index would have it."""
+    """Uses shardings as several processes would see them."""
 
     class Held:
         spec = ("data",)
@@ -206,7 +206,7 @@ def colours(view: memoryview) -> Any:
 
 
 def test_images(tmp_path: Path) -> None:
-    """Images are samples x height x width x bands; a last batch may be padded."""
+    """Images have the shape samples x height x width x bands. A last batch may be padded."""
     (tmp_path / "images").mkdir()
     for i in range(28):
         Image.new("L" if i % 2 else "RGB", (6, 4), i).save(tmp_path / "images" / f"{i:02d}.png")
@@ -227,7 +227,7 @@ def test_images(tmp_path: Path) -> None:
 
 
 def test_tokens(tmp_path: Path) -> None:
-    """In form="npy" a batch is one array; the batch size is the dataset's if none is given."""
+    """With form="npy" a batch is one array. The default batch size is the dataset's."""
     tokens = np.arange(1001, dtype="<u2")
     (tmp_path / "a.bin").write_bytes(tokens.tobytes())
     harness.run("index", str(tmp_path), "--format", "tokens", "--dtype", "uint16", "--sequence-length", "10", "--batch-size", "8")
@@ -240,7 +240,7 @@ def test_tokens(tmp_path: Path) -> None:
 
 
 def run_job(processes: int, **job: Any) -> list[dict[str, Any]]:
-    """Runs the training script in so many processes with eight devices in all."""
+    """Runs the training script in the given number of processes with eight devices in total."""
     coordinator = f"127.0.0.1:{harness.free_port()}"
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parents[1]), os.environ.get("PYTHONPATH", "")])}
@@ -261,8 +261,8 @@ def run_job(processes: int, **job: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_training_goes_on_to_the_bit(gateway: harness.Gateway, tmp_path: Path, processes: int) -> None:
-    """A job is stopped somewhere and resumed: the model is that of a job that was not, and so is the order, in one process or two."""
-    stop, steps = random.randrange(1, 17), 18  # of 12 batches an epoch
+    """A job stops at a random step and resumes, in one process or two. Its order and its model equal those of an uninterrupted job."""
+    stop, steps = random.randrange(1, 17), 18  # an epoch has 12 batches
     job = {"url": gateway.url}
     whole = run_job(processes, **job, steps=steps, resume=False, checkpoint=str(tmp_path / "whole"))
     first = run_job(processes, **job, steps=stop, resume=False, checkpoint=str(tmp_path / "part"))

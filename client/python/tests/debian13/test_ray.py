@@ -28,7 +28,7 @@ def test_ray_train_resumes(gateway: harness.Gateway, tmp_path: Path) -> None:
         **os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)]), "HOME": str(tmp_path),
         "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1",
     }
-    with tempfile.TemporaryDirectory(prefix="ray-") as short:  # sockets have short paths
+    with tempfile.TemporaryDirectory(prefix="ray-") as short:  # a socket's path must be short
         done = subprocess.run(
             [sys.executable, "-W", "ignore", str(HERE / "ray_training.py"), str(tmp_path), gateway.url],
             env={**environment, "RAY_TMPDIR": short}, capture_output=True, text=True, timeout=1800, check=False,

@@ -1,4 +1,4 @@
-"""A cluster of Ray makes an index in parts. One part's worker is killed, and then the part that Ray begins in its place."""
+"""A Ray cluster creates an index in parts. The worker of one part is killed, and then the worker that Ray starts in its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 T = TypeVar("T")
 
 SHARDS, PARTS = 1000, 16
-HELD = b"/shard-000500.tar"  # of part 4, in the middle of it
+HELD = b"/shard-000500.tar"  # in the middle of part 4
 
 
 class Store:
@@ -63,11 +63,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, store: Store) -> Iterator[str]:
-    """Returns the address of three nodes. Processes that start after this reach the store through its proxy."""
+    """Starts three nodes and returns their address. Processes that start later reach the store through its proxy."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.proxy.url)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with tempfile.TemporaryDirectory(prefix="ray-") as short:  # sockets have short paths
+    with tempfile.TemporaryDirectory(prefix="ray-") as short:  # a socket's path must be short
         monkeypatch.setenv("RAY_TMPDIR", short)
         nodes = [sys.executable, str(Path(__file__).with_name("ray_nodes.py"))]
         with subprocess.Popen(nodes, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
@@ -81,12 +81,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch, store: Store) -> Iterator[str]:
 
 
 def of_part() -> list[int]:
-    """Returns the processes of the part with the delayed shard."""
+    """Returns the processes that run the part with the delayed shard."""
     return harness.running(" index s3://bucket/photos ", f" --part 4/{PARTS} ")
 
 
 def until(condition: Callable[[], T]) -> T:
-    """Waits until something is so."""
+    """Waits until a condition holds, and returns its value."""
     end = time.monotonic() + 60
     while not (value := condition()):
         assert time.monotonic() < end, "it is not so after a minute"
@@ -118,7 +118,7 @@ def test_index_on_ray(store: Store, cluster: str, tmp_path: Path) -> None:
             os.kill(worker, signal.SIGKILL)
             second = until(lambda: [pid for pid in of_part() if pid != first])
             os.kill(second[0], signal.SIGKILL)
-            until(lambda: first not in of_part())  # it does not continue without its worker
+            until(lambda: first not in of_part())  # the part does not continue without its worker
             store.released.set()
             said, _ = run.communicate(timeout=300)
         finally:

@@ -1,7 +1,7 @@
-"""Shared code of the scripts of this folder: the dataset, a model, a record of the training, and an end by SIGKILL.
+"""Shared code of this folder's scripts: the dataset, a model, a record of the training, and an exit by SIGKILL.
 
-A script is one rank of a training job in a framework's own style: python SCRIPT.py JOB-AS-JSON. It appends a line to the job's record for
-each step: its number, the epoch and the samples' numbers. At the step `kill` it kills itself; with `resume` it continues from the
+A script is one rank of a training job in a framework's own style: python SCRIPT.py JOB-AS-JSON. For each step it appends a line to the
+job's record: the step, the epoch and the samples' numbers. At the step `kill` it kills itself. With `resume` it continues from the
 framework's own checkpoint.
 """
 
@@ -22,7 +22,7 @@ import millrace.torch
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
-if not hasattr(torch.cpu, "set_device"):  # torch 1.13 knows no numbered processors, which Accelerate gives to several processes
+if not hasattr(torch.cpu, "set_device"):  # Accelerate numbers the processors of several processes, which torch 1.13 does not support
     torch.cpu.__dict__.update(device_count=lambda: 1, set_device=lambda _: None)
     torch.serialization.register_package(9, lambda _: None, lambda storage, place: storage if place == "cpu:0" else None)
 JOB: dict[str, Any] = json.loads(sys.argv[1])
@@ -30,12 +30,12 @@ AT = Path(JOB["at"])
 
 
 def number_of(view: memoryview) -> int:
-    """A sample of the tests tells its number by its length."""
+    """Returns a sample's number, which is encoded in its length."""
     return (len(view) - 2000) // 7
 
 
 def row(sample: millrace.Sample) -> dict[str, Any]:
-    """Returns the input of a model: tensors only, as Accelerate requires where one process sends batches to the others."""
+    """Returns the input of a model. It contains only tensors, as Accelerate requires if one process sends batches to the others."""
     return {"x": torch.tensor([sample["jpg"] / 500, sample.rng.random()]), "labels": sample["cls"], "number": sample["jpg"]}
 
 
@@ -56,7 +56,7 @@ class Model(torch.nn.Module):
 
 
 def record(step: int, epoch: int, number: torch.Tensor, rank: int) -> None:
-    """Notes a step of training, and ends the process without a word if it is the last one."""
+    """Records a training step, and kills the process if it is the last one."""
     with (AT / f"record-{rank}").open("a") as f:
         print(json.dumps([step, epoch, number.tolist()]), file=f)
     if step == JOB.get("kill"):

@@ -1,6 +1,7 @@
 """Training scripts in each framework's own style: killed in mid-epoch, resumed, and compared with an uninterrupted run.
 
-Both runs are to have trained on the same samples at each step, each sample of an epoch once over all ranks, in another order each epoch.
+Both runs must train on the same samples at each step. All ranks together must read each sample of an epoch once, in a different order in
+each epoch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 import millrace
 
 HERE = Path(__file__).parent
-EPOCHS, STEPS, SAVE, KILL = 2, 50, 32, 37  # 500 samples in batches of 20, all ranks together
+EPOCHS, STEPS, SAVE, KILL = 2, 50, 32, 37  # 500 samples in batches of 20 for all ranks together
 JOB = {"batch_size": 100, "epochs": EPOCHS, "steps": STEPS, "save": SAVE, "workers": 0, "dispatch": None, "stateful": False, "loader": "torch"}
 
 Step = tuple[int, list[int]]
@@ -28,14 +29,14 @@ Step = tuple[int, list[int]]
 
 
 def run(script: str, ranks: int, at: Path, **job: Any) -> dict[int, Step]:
-    """Runs a job's ranks, and returns their samples at each step, rank after rank."""
+    """Runs a job's ranks, and returns the samples of each step in rank order."""
     at.mkdir(exist_ok=True)
     for old in at.glob("record-*"):
         old.unlink()
     said = json.dumps({**JOB, "loader_batch": 20 // ranks, "ranks": ranks, "at": str(at), "resume": False, **job})
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     environment |= {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]), "HF_HUB_OFFLINE": "1"}
-    if ranks > 1:  # as torchrun has it
+    if ranks > 1:  # with the variables of torchrun
         environment |= {
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(harness.free_port()), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(ranks),
             "LOCAL_WORLD_SIZE": str(ranks), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none",
@@ -61,14 +62,14 @@ def run(script: str, ranks: int, at: Path, **job: Any) -> dict[int, Step]:
 
 
 def order(url: str, epoch: int) -> list[int]:
-    """The samples' numbers in the order that the gateway has resolved."""
+    """The samples' numbers in the order of the gateway's manifest."""
     with millrace.Client(url, "photos") as client:
         opened = client.epoch(epoch, global_batch_size=100, seed=7, fields="jpg")
         return [(len(view) - 2000) // 7 for batch in opened for view in batch["jpg"]]
 
 
 def each_once(steps: dict[int, Step]) -> bool:
-    """Reports whether each sample of each epoch came once."""
+    """Reports whether each sample of each epoch occurs once."""
     return all(sorted(n for epoch, numbers in steps.values() if epoch == e for n in numbers) == list(range(500)) for e in range(EPOCHS))
 
 
@@ -77,7 +78,7 @@ def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int
     whole = [(e, n) for e in range(EPOCHS) for n in order(gateway.url, e)]
     assert all(sorted(n for e, n in whole if e == epoch) == list(range(500)) for epoch in range(EPOCHS))
     want = {step: (whole[20 * step - 20][0], [n for _, n in whole[20 * step - 20 : 20 * step]]) for step in range(1, STEPS + 1)}
-    if job.get("workers", 0) > 1 and job.get("loader") != "millrace":  # a loader of torch's takes turns with its workers' samples
+    if job.get("workers", 0) > 1 and job.get("loader") != "millrace":  # a torch loader alternates between the samples of its workers
         want = run(script, ranks, at / "whole", url=gateway.url, **job)
         assert each_once(want)
     first = run(script, ranks, at / "parts", url=gateway.url, **job, kill=KILL)
@@ -86,8 +87,7 @@ def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int
     assert rest == {step: want[step] for step in range(SAVE + 1, STEPS + 1)}
 
 
-# Of several workers of a torch loader each has its own batches, so that the samples of a step depend on the number of workers and of
-# ranks.
+# With a torch loader each worker makes its own batches, so the samples of a step depend on the number of workers and ranks.
 OURS = {"loader": "millrace", "batch_size": 20}
 ACCELERATE = [(2, 1, {}), (1, 2, OURS)]
 if harness.LONG:
@@ -95,7 +95,7 @@ if harness.LONG:
     ACCELERATE += [(ranks, ranks, {"dispatch": d, "workers": 2}) for ranks, d in ((1, None), (2, None), (2, False))]
     ACCELERATE += [(2, 1, {**OURS, "workers": 2})]
     ACCELERATE += [(2, 2, {"workers": 2, "method": "spawn"}), (2, 2, {"workers": 2, "method": "spawn", "dispatch": False})]
-if torch.__version__ >= "2":  # before, Accelerate makes no StatefulDataLoader without workers
+if torch.__version__ >= "2":  # earlier versions of Accelerate create no StatefulDataLoader without workers
     ACCELERATE += [(2, 2, {"stateful": True, "dispatch": False})]
 
 
@@ -104,7 +104,7 @@ def test_accelerate(gateway: harness.Gateway, tmp_path: Path, ranks: int, then: 
     check("with_accelerate.py", gateway, tmp_path, ranks, then, **job)
 
 
-# Trainer takes the batch size of a process from its checkpoint: on other ranks its steps would be others.
+# Trainer takes the batch size of a process from its checkpoint, so with other ranks its steps would differ.
 TRAINER = [(2, {})]
 if harness.LONG:
     TRAINER = [(1, {}), (2, {}), (2, {"dispatch": False}), (1, {"workers": 2}), (2, {"workers": 2}), (2, {"workers": 2, "dispatch": False})]
@@ -115,7 +115,7 @@ def test_trainer(gateway: harness.Gateway, tmp_path: Path, ranks: int, job: dict
     check("with_trainer.py", gateway, tmp_path, ranks, ranks, **job)
 
 
-# torch's own loader keeps no state, and Lightning skips nothing for it: a LightningDataModule saves the dataset's.
+# torch's own loader has no state, and Lightning skips nothing for it. A LightningDataModule saves the dataset's state.
 LIGHTNING = [(2, 1, OURS), (1, 1, {"loader": "torch"})]
 if harness.LONG:
     LIGHTNING += [
@@ -133,14 +133,14 @@ def test_lightning(gateway: harness.Gateway, tmp_path: Path, ranks: int, then: i
 
 
 def test_lightning_with_workers_of_torch(gateway: harness.Gateway, tmp_path: Path) -> None:
-    """Their position is unknown, so such a run cannot resume in mid-epoch."""
+    """The position of torch's workers is unknown, so such a run cannot resume in mid-epoch."""
     ranks = 2 if harness.LONG else 1
     steps = run("with_lightning.py", ranks, tmp_path, url=gateway.url, loader="torch", workers=2)
     assert list(steps) == list(range(1, STEPS + 1))
     assert each_once(steps)
 
 
-# Without its own batch_size a node gets batches. Loaders with a state require the same ranks and workers.
+# Without its own batch_size a node receives batches. Loaders with a state require the same ranks and workers.
 TORCH = [(2, {"loader": "nodes", "batch_size": 20}), (1, {"loader": "torchdata"})]
 if harness.LONG:
     TORCH += [(2, {"loader": "torchdata", "batch_size": 20}), (2, {"loader": "torchdata", "batch_size": 20, "workers": 2})]

@@ -15,7 +15,7 @@ def main() -> None:
     accelerator = Accelerator(
         cpu=True,
         dataloader_config=DataLoaderConfiguration(dispatch_batches=JOB["dispatch"], use_stateful_dataloader=JOB["stateful"]),
-        kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")] if JOB["ranks"] > 1 else [],  # it prefers MPI, which Debian's torch has
+        kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")] if JOB["ranks"] > 1 else [],  # default: MPI, which Debian's torch supports
     )
     if JOB["loader"] == "millrace":
         loader = millrace.torch.DataLoader(dataset(), num_workers=JOB["workers"])

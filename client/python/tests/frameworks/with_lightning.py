@@ -20,7 +20,7 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
         self.model = Model()
 
     def _register_sharded_tensor_state_dict_hooks_if_available(self) -> None:
-        """torch 1.13's sharded tensors cannot be imported under Python 3.11, and nothing here is sharded."""
+        """Does nothing: under Python 3.11 the sharded tensors of torch 1.13 cannot be imported, and this script does not use them."""
 
     def training_step(self, batch: dict[str, Any], _: int) -> torch.Tensor:
         return self.model(**batch)["loss"]
@@ -36,7 +36,7 @@ data, workers = dataset(), JOB["workers"]
 
 
 class OfTorch(lightning.LightningDataModule):  # type: ignore[misc]
-    """torch's own loader, which keeps no state: without workers the dataset itself knows its position."""
+    """Uses torch's own loader, which has no state. Without workers the dataset itself knows its position."""
 
     def train_dataloader(self) -> Any:
         return DataLoader(data.samples(), batch_size=JOB["loader_batch"], num_workers=workers)

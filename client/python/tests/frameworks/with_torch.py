@@ -1,4 +1,4 @@
-"""Plain torch.distributed, with a loader that keeps a state: torchdata's StatefulDataLoader, or a graph of its nodes. See jobs.py."""
+"""Plain torch.distributed with a loader that has a state: torchdata's StatefulDataLoader, or a graph of torchdata's nodes. See jobs.py."""
 
 from __future__ import annotations
 

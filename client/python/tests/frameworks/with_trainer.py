@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer, which is given the dataset's samples. See jobs.py."""
+"""Hugging Face's Trainer with the dataset's samples. See jobs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hides packages from Python as if they were not installed: with this directory on PYTHONPATH, HIDDEN=crc32c,numpy."""
+"""Hides packages from Python as if they were not installed, with this directory on PYTHONPATH and for example HIDDEN=crc32c,numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from importlib.machinery import PathFinder
 
 
 class _Hidden:
-    """A finder that comes first. It looks for a hidden package in vain, which takes as long as if there were none."""
+    """A finder that runs before all others.
+
+    For a hidden package it searches in vain, which takes as long as if the package were not installed.
+    """
 
     names = frozenset(filter(None, os.environ.get("HIDDEN", "").split(",")))
 

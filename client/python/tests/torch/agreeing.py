@@ -14,12 +14,12 @@ from millrace import Reading
 def main(url: str) -> None:
     dist.init_process_group("gloo")
     dataset = millrace.torch.Dataset(url, "photos", decode=False, reading=Reading(keys=True))
-    again = millrace.torch.Dataset(url, "photos")  # one of several ranks alone may make it, too
+    again = millrace.torch.Dataset(url, "photos")  # one of several ranks may also create it alone
     samples = millrace.torch.MapDataset(url, "photos") if dist.get_rank() == 0 else None
     keys = [b["__key__"] for b in millrace.torch.DataLoader(dataset, num_workers=1)]
     assert again.generation == dataset.generation
     assert samples is None or samples._epoch.generation == dataset.generation
-    dist.barrier()  # rank 0 has the store
+    dist.barrier()  # rank 0 provides the store
     print(json.dumps({"generation": dataset.generation, "keys": keys}))
 
 

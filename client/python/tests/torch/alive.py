@@ -1,6 +1,7 @@
 """Starts workers again and again while the process reads: python alive.py URL HOW TIMES. Prints how often they hung.
 
-A loader's own timeout notices a hang: a worker that waits for a lock which a thread of the parent held at the fork returns no batch.
+The loader's own timeout detects a hang. A worker hangs if it waits for a lock that a thread of the parent held at the fork: it then returns
+no batch.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import millrace.torch
 from millrace import Reading
 
-HANGS = 60  # seconds without a batch on a busy machine
+HANGS = 60  # seconds without a batch, long enough for a busy machine
 
 
 def label(view: memoryview) -> int:
-    """A decoder that computes for a while: other threads wait for the interpreter's lock while they hold their own locks."""
+    """A decoder that computes for a while. Other threads wait for the interpreter's lock while they hold their own locks."""
     end = time.thread_time() + 0.002
     while time.thread_time() < end:
         pass
@@ -29,7 +30,7 @@ def dataset_of(url: str, batch_size: int, decoder: Any) -> millrace.torch.Datase
 
 
 def begin(how: str, val: millrace.torch.Dataset) -> Any:
-    """Starts a reader in this process; it runs until the result is released."""
+    """Starts a reader in this process, which runs until the result is released."""
     if how == "client":
         batches = iter(val.client.epoch(0, dataset="photos", global_batch_size=2, decode={"cls": label}, reading=Reading(threads=16)))
         next(batches)

@@ -1,6 +1,6 @@
-"""One rank of a job whose shares of batches are empty at times. Prints its steps and model as JSON.
+"""One rank of a job whose shares of batches are sometimes empty. Prints its steps and model as JSON.
 
-usage: python ddp.py URL all|"one in forty"     how many samples the filter keeps; of the last batch two ranks have none even so
+usage: python ddp.py URL all|"one in forty"     how many samples the filter keeps; two ranks never have samples of the last batch
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import millrace
 import millrace.torch
 from millrace import Reading
 
-BATCH_SIZE = 166  # three batches, and two samples
+BATCH_SIZE = 166  # an epoch has three full batches and two more samples
 
 
 def pair(sample: millrace.Sample) -> Any:

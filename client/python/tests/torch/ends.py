@@ -1,4 +1,4 @@
-"""Ends while the threads of a reader work in torch: python ends.py URL."""
+"""Exits while the threads of a reader run in torch: python ends.py URL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millrace import Reading
 
 
 def label(view: memoryview) -> int:
-    """A decoder that is in torch most of the time, without the interpreter's lock."""
+    """A decoder that spends most of its time in torch, without the interpreter's lock."""
     a = torch.ones(200, 200)
     for _ in range(20):
         a = a @ a * 1e-3

@@ -1,6 +1,6 @@
-"""A trainer that is slow: python memory.py SOURCE WORKERS. SOURCE is a directory for ImageFolder, or a gateway's URL for Millrace.
+"""A slow trainer: python memory.py SOURCE WORKERS. SOURCE is a directory for ImageFolder, or a gateway's URL for Millrace.
 
-It takes a batch and waits until nothing more is read ahead, three times. The parent measures its memory.
+Three times it takes a batch and waits until read-ahead stops. The parent process measures its memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import millrace.torch
 
 BATCH = 128
 SIDE = 224
-IDLE = 5.0  # seconds in which nothing computes: all is read ahead that may be
+IDLE = 5.0  # seconds without computing, after which read-ahead has reached its limit
 
 to_tensor = transforms.Compose([transforms.Resize((SIDE, SIDE)), transforms.ToTensor()])
 
 
 def decoded(view: memoryview) -> Any:
-    """An image as ImageFolder has it."""
+    """An image, decoded like ImageFolder."""
     return to_tensor(Image.open(io.BytesIO(view)).convert("RGB"))
 
 
@@ -42,7 +42,7 @@ def loader_of(source: str, workers: int) -> Any:
 
 
 def computed() -> int:
-    """Returns the processor time of this process and its workers so far, in hundredths of a second."""
+    """Returns the total processor time of this process and its workers, in hundredths of a second."""
     every = [os.getpid(), *(p.pid for p in multiprocessing.active_children() if p.pid)]
     return sum(sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) for pid in every)
 

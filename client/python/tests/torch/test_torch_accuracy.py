@@ -1,4 +1,4 @@
-"""A newcomer's first dataset: a folder of pictures, sorted by class, so small that it is three chunks. Its default order mixes it."""
+"""A newcomer's first dataset: a folder of pictures, sorted by class, so small that it has three chunks. Its default order mixes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLASSES, EACH, SIDE, BATCH = 10, 300, 64, 64
 
 
 def picture(r: np.random.Generator, label: int) -> bytes:
-    """A JPEG of stripes whose direction is the class, under noise."""
+    """A JPEG of noisy stripes, whose direction is the class."""
     y, x = np.mgrid[:SIDE, :SIDE]
     angle = math.pi * (label + r.uniform(-0.2, 0.2)) / CLASSES
     wave = np.sin((x * math.cos(angle) + y * math.sin(angle)) * r.uniform(0.5, 0.9) + r.uniform(0, 2 * math.pi))
@@ -32,7 +32,7 @@ def picture(r: np.random.Generator, label: int) -> bytes:
 
 
 def pixels(jpeg: Any) -> torch.Tensor:
-    """A picture as a network takes it."""
+    """A picture in the form of a network's input."""
     image = np.asarray(Image.open(io.BytesIO(bytes(jpeg))))
     return torch.from_numpy(image.copy()).permute(2, 0, 1).float() / 64 - 2
 
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(folder: Path) -> Iterator[harness.Gateway]:
-    """A gateway over it."""
+    """A gateway that serves the folder."""
     g = harness.Gateway(f"pictures={folder}")
     yield g
     g.close()

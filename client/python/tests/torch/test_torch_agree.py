@@ -1,4 +1,4 @@
-"""One generation for all ranks of a job: by torch.distributed, by the caller, or by the state of the run before."""
+"""One generation for all ranks of a job: by torch.distributed, by the caller, or by the state of an earlier run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def dataset_of(moving: harness.Moving, **options: Any) -> millrace.torch.Dataset
 
 
 def test_processes_agree_while_the_gateway_moves(moving: harness.Moving) -> None:
-    """The first question gets the older generation, all others the newer one: without an agreement two ranks would differ."""
+    """The first request receives the older generation, all others the newer one: without an agreement two ranks would differ."""
     moving.move_after_description = True
     ranks = run_ranks("agreeing.py", 3, moving.url)
     assert len(moving.asked(b"/datasets/photos HTTP")) > 3
@@ -61,7 +61,7 @@ def test_processes_of_mpi_have_no_store_to_agree_by(store: Any, monkeypatch: pyt
 
 
 def test_a_resumed_job_keeps_its_generation(moving: harness.Moving, gateway: harness.Gateway, grown: harness.Gateway) -> None:
-    """On other ranks, at a newer generation, through a gateway that was started again."""
+    """A job resumes on other ranks, while a newer generation is current, through a restarted gateway."""
     want = core_order(gateway, 0, fields="cls")
     loader = DataLoader(dataset_of(moving))
     batches = iter(loader)
@@ -78,6 +78,6 @@ def test_a_resumed_job_keeps_its_generation(moving: harness.Moving, gateway: har
         for shares in zip(*loaders):
             seen.append([k for share in shares for k in share["__key__"]])
         assert seen == want
-        assert loaders[0].state_dict()["generation"] == moving.older  # the next epoch is of it too
+        assert loaders[0].state_dict()["generation"] == moving.older  # the next epoch has the same generation
         with pytest.raises(millrace.InvalidArgument, match="names no generation"):
             len(dataset_of(restarted, rank=0, world_size=3))

@@ -1,4 +1,4 @@
-"""Batches of tensors where values are null or differ in shape, folders of pictures, torch's own draws, and errors that workers meet."""
+"""Batches of tensors with values that are null or differ in shape, folders of pictures, torch's own draws, and errors in workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from millrace import Reading
 
 @pytest.fixture(autouse=True)
 def _few_cores() -> Iterator[None]:
-    """torch warns of more workers than cores."""
+    """Ignores torch's warning about more workers than cores."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -94,7 +94,7 @@ DRAWS = torchvision.transforms.Compose([torchvision.transforms.RandomCrop(8), to
 
 
 def drawn(sample: millrace.Sample) -> dict[str, Any]:
-    """torchvision's transforms, and every way to draw that takes a generator or none."""
+    """Applies torchvision's transforms, and every kind of draw with and without a generator."""
     noise = torch.rand_like(torch.empty(3)) + torch.randn(3) + torch.empty(3).uniform_() + torch.randperm(3) + torch.randn_like(torch.empty(3))
     return {"image": DRAWS(sample["jpg"]), "noise": noise, "position": sample.position}
 
@@ -189,7 +189,7 @@ def test_keys_beside_a_transform(gateway: harness.Gateway) -> None:
 
 
 def test_an_image_is_one_part(tmp_path: Path) -> None:
-    """Of tars too: capitals and jpeg are no other parts."""
+    """Also in tars: capitals and jpeg do not name other parts."""
     (tmp_path / "source").mkdir()
     for i, suffix in enumerate(("jpg", "JPEG", "jpeg", "JPG")):
         out = io.BytesIO()

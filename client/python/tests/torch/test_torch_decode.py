@@ -1,4 +1,4 @@
-"""Datasets of tensors without written decoders, and loaders that get a sample that cannot be decoded."""
+"""Datasets of tensors without explicit decoders, and loaders that receive a sample that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTS = "png,cls,txt,npy,xyz"
 
 @pytest.fixture(autouse=True)
 def _few_cores() -> Iterator[None]:
-    """torch warns of more workers than cores."""
+    """Ignores torch's warning about more workers than cores."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -111,7 +111,7 @@ def test_large_columns_lie_in_memory_that_is_used_again(mixed: harness.Gateway, 
     monkeypatch.setattr(Buffers, "take", spy)
     dataset = millrace.torch.Dataset(mixed.url, fields="cls", global_batch_size=2, decode={"cls": large})
     want = [batch["cls"] for batch in dataset.client.epoch(0, fields="cls", global_batch_size=2, decode={"cls": int})]
-    held = list(dataset)  # nothing is lent again that is still held
+    held = list(dataset)  # memory that is still held is not reused
     assert [column[:, 0].tolist() for column in (batch["cls"] for batch in held)] == want
     assert all(bool((row == row[0]).all()) for batch in held for row in batch["cls"])
     assert len(lent) == len({id(b) for b in lent}) == len(want)

@@ -1,4 +1,4 @@
-"""Real jobs of 1, 2 and 3 ranks by torch.distributed: their training is equal bit for bit, wherever they stop."""
+"""Real jobs of 1, 2 and 3 ranks with torch.distributed: their training is equal bit for bit, wherever they stop."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_stop_anywhere_and_resume_on_other_ranks(gateway: harness.Gateway, tmp_p
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets variables of the environment, without those of a launcher that the tests may run under."""
+    """Sets environment variables, and removes those of a launcher that may have started the tests."""
     for name in itertools.chain(*VARIABLES):
         monkeypatch.delenv(name, raising=False)
 

@@ -1,4 +1,6 @@
-"""Repeated random numbers in functions of samples: the table of docs/python-decoding.md, row by row, and the reports about the others."""
+"""Reproducible random numbers in functions of samples: the table of docs/python-decoding.md, row by row, and the warnings for draws that
+are not reproducible.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ REPEATS, REPORTED = "repeat", "reported"
 
 
 def beside(function: Callable[[], Any]) -> Function:
-    """Makes a function of a sample of one that needs none."""
+    """Makes a function of a sample from a function without arguments."""
     return lambda _: function()
 
 
@@ -43,7 +45,7 @@ def of_torchvision(*names: str, library: Any = transforms) -> list[Function]:
 
 
 def mixed(name: str) -> Function:
-    """MixUp or CutMix, as torchvision's own recipe has it in a collate function."""
+    """MixUp or CutMix in a collate function, as in torchvision's own example."""
     mix = getattr(v2, name)(num_classes=10)
     return lambda samples: mix(torch.rand(len(samples), 3, 16, 16), torch.arange(len(samples)) % 10)[1]
 
@@ -89,7 +91,7 @@ def SCRIPTED(x: torch.Tensor) -> torch.Tensor:  # noqa: N802
 
 
 def twice(gateway: harness.Gateway, **steps: Any) -> tuple[bool, list[str]]:
-    """Reads an epoch twice; returns whether both passes were equal, and the reports of the first."""
+    """Reads an epoch twice. Returns whether both passes were equal, and the warnings of the first one."""
     passes, reports = [], []
     for number in range(2):
         torch.manual_seed(number)
@@ -124,7 +126,7 @@ def test_draws_repeat_or_are_reported(gateway: harness.Gateway, way: str, step: 
 
 
 def test_table_of_draws() -> None:
-    """The page has a row for each way, and no others."""
+    """The page has a row for each kind of draw, and no other rows."""
     answers = {REPEATS: "yes", REPORTED: "no"}
     rows = [f"| {way} | {answers[becomes]} |" for way, (becomes, _) in WAYS.items()]
     text = PAGE.read_text().partition("| drawn by | repeats |\n|---|---|\n")[2].partition("\n\n")[0]

@@ -1,4 +1,4 @@
-"""Runs the scripts of examples/ that train with torch, and resumes them."""
+"""Runs the scripts in examples/ that train with torch, and resumes them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.parametrize("how", ["iterator", "client", "break", "dropped"])
 def test_workers_start_while_the_process_reads(gateway: harness.Gateway, how: str) -> None:
-    """Without crc32c, which was looked for in a reader's thread: half of these runs hung."""
+    """crc32c is not installed here. A reader's thread that searches for it must not make forked workers hang."""
     done = subprocess.run(
         [sys.executable, str(HERE / "alive.py"), gateway.url, how, "100" if LONG else "5"],
         capture_output=True, text=True, timeout=3600 if LONG else 600, env=without("crc32c"), check=False,
@@ -32,14 +32,14 @@ def test_workers_start_while_the_process_reads(gateway: harness.Gateway, how: st
 
 
 def test_a_process_ends_while_threads_are_in_torch(gateway: harness.Gateway) -> None:
-    """A thread that comes back from C++ while the interpreter ends would abort the process: exit code -6, after a run that was fine."""
+    """A thread that returned from C++ during interpreter exit would abort the process: exit code -6 after a successful run."""
     for _ in range(5):
         done = subprocess.run([sys.executable, str(HERE / "ends.py"), gateway.url], capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
 
 
 def test_a_forked_child_chooses_its_epoch_while_its_parent_reads() -> None:
-    """The parent notes its first batch just after the child has looked at the place that both have."""
+    """The parent records its first batch just after the child has read the position that both share."""
     places = Places()
     child = os.fork()
     if child == 0:
@@ -61,7 +61,7 @@ def test_a_forked_child_chooses_its_epoch_while_its_parent_reads() -> None:
 
 
 def slow_trainer(tmp_path: Path, workers: int) -> None:
-    """14 MB of JPEG are 1.2 GB of tensors: the waiting ones take at most 1.5 times the memory of ImageFolder's batches."""
+    """14 MB of JPEG become 1.2 GB of tensors. The waiting tensors take at most 1.5 times the memory of ImageFolder's batches."""
     from PIL import Image
 
     r = random.Random(1)
@@ -79,7 +79,7 @@ def slow_trainer(tmp_path: Path, workers: int) -> None:
     assert ours <= 1.5 * theirs
 
 
-if sys.platform == "linux":  # /proc has the sizes
+if sys.platform == "linux":  # only /proc has the sizes
 
     @pytest.mark.long
     @pytest.mark.parametrize("workers", [0, 2])
@@ -88,7 +88,7 @@ if sys.platform == "linux":  # /proc has the sizes
 
 
 def _most_memory(source: str, workers: int) -> int:
-    """Returns the most KiB that a trainer and its workers take together; shared pages count once."""
+    """Returns the maximum KiB that a trainer and its workers use together. Shared pages count once."""
     trainer = subprocess.Popen([sys.executable, "-W", "ignore", str(HERE / "memory.py"), source, str(workers)], env=without())
     most = 0
     while trainer.poll() is None:
@@ -101,7 +101,7 @@ def _most_memory(source: str, workers: int) -> int:
 def _tree(pid: int) -> list[int]:
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:  # it has ended
+    except OSError:  # it has exited
         children = []
     return [pid, *(p for c in children for p in _tree(int(c)))]
 

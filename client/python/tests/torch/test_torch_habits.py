@@ -1,4 +1,4 @@
-"""Habits from other libraries: they work, or are refused with the replacement."""
+"""Habits from other libraries: they either work, or are refused with a suggestion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOADERS: dict[str, Callable[[Any, int], Any]] = {
 
 @pytest.fixture(autouse=True)
 def _few_cores() -> Iterator[None]:
-    """torch warns of more workers than cores."""
+    """Ignores torch's warning about more workers than cores."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -50,7 +50,7 @@ def test_the_next_pass_is_of_the_next_epoch(gateway: harness.Gateway, which: str
     dataset = dataset_of(gateway)
     loader = LOADERS[which](dataset, workers)
     wants = [core_order(gateway, epoch) for epoch in range(8)]
-    assert (len(loader), len(dataset)) == (17, 17)  # which moves nothing
+    assert (len(loader), len(dataset)) == (17, 17)  # does not change the position
     assert some(loader, 4) == wants[0][:4]
     assert some(loader, 1) == wants[1][:1]
     assert keys_of(loader) == wants[2]
@@ -68,7 +68,7 @@ def test_plain_passes(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway)
     wants = [core_order(gateway, epoch) for epoch in range(4)]
     assert keys_of(list(dataset)) == wants[0]
-    iter(dataset), iter(dataset)  # nothing is taken of them
+    iter(dataset), iter(dataset)  # no batch is taken from these
     for batch in dataset:
         assert batch["__key__"] == wants[1][0]
         break
@@ -107,7 +107,7 @@ def test_a_lambda_is_refused_before_a_worker_is_spawned(gateway: harness.Gateway
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_passes_of_workers_that_begin_at_the_same_time(gateway: harness.Gateway, method: str) -> None:
-    """Each pass is of one epoch, though the workers of both start as they please, with one seed of torch's."""
+    """The workers of two passes start in any order, with the same torch seed. Each pass still reads a single epoch."""
     loader = torch_data.DataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=3, multiprocessing_context=method)
     passes = []
     for _ in range(2):
@@ -124,7 +124,7 @@ def test_a_state_goes_on_after_a_left_pass(gateway: harness.Gateway) -> None:
     assert (state["epoch"], state["batch"]) == (0, 5)
     assert some(loader, 2) == core_order(gateway, 1)[:2]
     loader.load_state_dict(state)
-    loader.set_epoch(0)  # as trainers do before each pass: the place in the epoch stays
+    loader.set_epoch(0)  # as trainers do before each pass: the position in the epoch stays
     assert keys_of(loader) == core_order(gateway, 0)[5:]
     assert some(loader, 2) == core_order(gateway, 1)[:2]
 
@@ -205,7 +205,7 @@ def test_shuffle_is_yes_or_no(gateway: harness.Gateway) -> None:
     ],
 )
 def test_words_of_others_are_told_ours(word: str, value: Any, instead: str) -> None:
-    """At once: there is no gateway at this address."""
+    """The refusal comes without a request: there is no gateway at this address."""
     for kind in (millrace.torch.Dataset, millrace.torch.MapDataset):
         with pytest.raises(millrace.InvalidArgument, match=rf"{word} is no parameter here; .*{instead}"):
             kind("http://127.0.0.1:1", "photos", **{word: value})
@@ -257,7 +257,7 @@ def test_slips_are_refused_before_a_gateway_is_asked(options: dict[str, Any]) ->
 
 
 def test_a_size_per_rank_times_the_ranks_is_the_global_size(gateway: harness.Gateway) -> None:
-    """Also where the ranks are found after the dataset was made."""
+    """Also if the ranks are only found after the dataset was created."""
     dataset = millrace.torch.Dataset(gateway.url, "photos", batch_size_per_rank=25, fields="cls", decode={"cls": int})
     assert dataset.epoch().plan.batch_size == 25
     with pytest.MonkeyPatch.context() as environment:
@@ -290,7 +290,7 @@ def test_datasets_and_loaders_say_what_they_are(gateway: harness.Gateway) -> Non
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("which", list(LOADERS))
 def test_shares_of_different_lengths_are_told_once(gateway: harness.Gateway, which: str, workers: int, recwarn: Any) -> None:
-    """At construction, before a model is built."""
+    """The warning comes at construction, before a model is built."""
     for world_size, rank, times in ((3, 0, 1), (3, 1, 0), (2, 0, 0)):
         recwarn.clear()
         dataset = dataset_of(gateway, global_batch_size=64, rank=rank, world_size=world_size)

@@ -1,4 +1,4 @@
-"""Real DataLoaders over a real gateway: every worker count and start method yields the core's order."""
+"""Real DataLoaders over a real gateway: every number of workers and every start method yields the core's order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL = [f"img-{i:03d}" for i in range(500)]
 
 @pytest.fixture(autouse=True)
 def _few_cores() -> Iterator[None]:
-    """torch warns of more workers than cores."""
+    """Ignores torch's warning about more workers than cores."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -40,7 +40,7 @@ def dataset_of(gateway: harness.Gateway, **options: Any) -> millrace.torch.Datas
 
 
 def core_order(gateway: harness.Gateway, epoch: int, **options: Any) -> list[list[str]]:
-    """The samples' names batch by batch, as the core's Epoch has them."""
+    """The samples' names batch by batch, from the core's Epoch."""
     with millrace.Client(gateway.url, "photos") as client:
         opened = client.epoch(epoch, seed=3, **harness.grouped(global_batch_size=BATCH_SIZE, keys=True, **options))
         return [list(b.keys) for b in opened]
@@ -151,10 +151,10 @@ def test_a_pass_is_not_logged_as_left(gateway: harness.Gateway, make: Any, caplo
     dataset = dataset_of(gateway)
     for _ in range(2):  # to the end
         list(make(dataset))
-    for _, _ in zip(range(len(make(dataset)) if make is not iter else 17), make(dataset)):  # without asking for more
+    for _, _ in zip(range(len(make(dataset)) if make is not iter else 17), make(dataset)):  # all batches, but without a request for another one
         pass
     list(make(dataset))
-    for _ in range(2):  # where set_epoch determines the next epoch
+    for _ in range(2):  # set_epoch determines the next epoch
         dataset.set_epoch(0)
         next(iter(make(dataset)))
     assert not caplog.messages
@@ -172,7 +172,7 @@ def test_torchs_own_loader(gateway: harness.Gateway, persistent: bool) -> None:
 
 
 def test_a_fork_amid_reading(gateway: harness.Gateway) -> None:
-    """The parent's connections and threads are none of the child's."""
+    """The child does not use the parent's connections and threads."""
     dataset = dataset_of(gateway)
     ours = iter(dataset)
     got = [next(ours)["__key__"] for _ in range(3)]
@@ -204,7 +204,7 @@ def test_more_workers_than_batches(gateway: harness.Gateway) -> None:
 
 
 def end_of_a_worker(view: memoryview) -> Any:
-    """Dies as by the kernel where memory is short."""
+    """Kills itself, like the kernel when memory is short."""
     if torch_data.get_worker_info() is not None and bytes(view[:1]) == b"7":
         os.kill(os.getpid(), signal.SIGKILL)
     return int(bytes(view))
@@ -222,14 +222,14 @@ def test_a_worker_that_is_killed(gateway: harness.Gateway) -> None:
 def test_a_worker_that_is_killed_while_its_tensors_are_asked_for(
     gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, error: Exception, method: str
 ) -> None:
-    """torch may meet the closed socket of the worker before it has noticed its end."""
+    """torch may find the worker's closed socket before it has noticed the worker's end."""
     loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=2, multiprocessing_context=method)
     batches = iter(loader)
     next(batches)
     inner = batches._batches  # type: ignore[attr-defined]
 
     def broken() -> Any:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # as if torch's handler came later
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # as if torch's handler ran later
         os.kill(inner._workers[1].pid, signal.SIGKILL)
         raise error
 
@@ -259,14 +259,14 @@ def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize(("workers", "factor"), [(0, 2), (0, 5), (2, 2), (2, 3)])
 def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int, factor: int) -> None:
-    """prefetch_factor counts the decoded batches of a worker, in its reader and in the queues of the loader together."""
+    """prefetch_factor counts the decoded batches of a worker, in its reader and in the loader's queues together."""
     dataset = dataset_of(gateway, global_batch_size=10, decode={"cls": _Counting()}, fields="cls", keys=False)
     count = dataset._options["decode"]["cls"].count
     most = factor * max(workers, 1)
     for taken, _ in enumerate(millrace.torch.DataLoader(dataset, num_workers=workers, prefetch_factor=factor, timeout=60 * bool(workers)), 1):
         if taken in (3, 20):
             end = time.monotonic() + 60
-            while count.value < 10 * (taken + most):  # so far it goes
+            while count.value < 10 * (taken + most):  # decoding continues up to this limit
                 assert time.monotonic() < end, count.value
                 time.sleep(0.001)
         assert count.value <= 10 * (taken + most)
@@ -274,7 +274,7 @@ def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int
 
 @pytest.mark.parametrize("decoded_bytes", [0, 60_000])
 def test_what_decoders_return_is_bounded(gateway: harness.Gateway, decoded_bytes: int) -> None:
-    """50 samples of 400 bytes are 20,000 of a batch; the next batch is decoded even beyond the limit."""
+    """A batch has 50 samples of 400 bytes, 20,000 in total. The next batch is decoded even beyond the limit."""
     dataset = dataset_of(gateway, global_batch_size=50, decode={"cls": _large}, fields="cls", keys=False, decoded_bytes=decoded_bytes)
     dataset.prefetch_factor = 100
     reader = dataset.epoch().read()
@@ -282,7 +282,7 @@ def test_what_decoders_return_is_bounded(gateway: harness.Gateway, decoded_bytes
         for batch in reader:
             assert batch.value["cls"].shape == (50, 100)
             assert reader.stats.decoded_bytes <= max(20_000, decoded_bytes)
-            assert not batch._decoded  # waiting batches are not held twice
+            assert not batch._decoded  # waiting batches are not stored twice
 
 
 def _large(view: memoryview) -> torch.Tensor:
@@ -290,7 +290,7 @@ def _large(view: memoryview) -> torch.Tensor:
 
 
 class _Counting:
-    """A decoder that counts its calls, in all processes together."""
+    """A decoder that counts its calls in all processes together."""
 
     def __init__(self) -> None:
         self.count = multiprocessing.Value("q", 0)

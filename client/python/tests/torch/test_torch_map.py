@@ -1,4 +1,4 @@
-"""Samples by number, as torch's samplers ask for them."""
+"""Samples by number, as torch's samplers request them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def test_map_style(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_samples_come_together(dataset: Any, files: dict[str, tuple[bytes, bytes]], threads: int) -> None:
-    """As many requests as threads, in the order of the numbers, of which some repeat. Long lists are cut: a URL has its length."""
+    """The samples arrive in the order of the numbers, some of which repeat, with one request per thread.
+
+    Long lists are divided, because a URL is limited.
+    """
     own = harness.Gateway(f"photos={dataset}")
     with harness.closing(own):
         samples = photos(own, threads=threads)
@@ -54,14 +57,14 @@ def test_samples_come_together(dataset: Any, files: dict[str, tuple[bytes, bytes
         assert [(bytes(i["jpg"]), i["cls"]) for i in items] == [(files[k][0], int(files[k][1])) for k in keys_of(items)]
         assert samples.__getitems__([]) == []
         assert keys_of(samples.__getitems__(list(range(500)))) == keys_of([samples[i] for i in range(500)])
-        pieces = max(threads, 2)  # 256 samples at most
+        pieces = max(threads, 2)  # at most 256 samples per request
         whole = [r for r in own.requests("/samples", 5 + threads + pieces + 500) if r["bytes"] and int(str(r["bytes"])) > 100_000]
         assert whole
         assert not own.requests("/batches/{batch}")
 
 
 def test_none_is_the_order_of_the_dataset_and_no_decoders(gateway: harness.Gateway) -> None:
-    """Elsewhere None is the parameter's default, which is stored order here."""
+    """As a value None selects the dataset's own order and no decoders. The parameter's default is stored order here."""
     samples = photos(gateway, shuffle=None, decode=None)
     assert keys_of([samples[0]]) != keys_of([photos(gateway)[0]])
     assert isinstance(samples[0]["jpg"], bytes)
@@ -84,7 +87,7 @@ def test_a_position_that_is_no_whole_number_is_refused_with_the_cure(gateway: ha
 
 
 def test_numbers_are_positions_of_an_order(gateway: harness.Gateway) -> None:
-    """Of every plan that a Dataset has, and its generators give the same."""
+    """For every plan of a Dataset the samples and their generators are the same."""
 
     def drawn(sample: millrace.Sample) -> tuple[str, int, float]:
         return sample.key, sample.position, sample.rng.random()
@@ -123,7 +126,7 @@ def test_samples_that_cannot_be_decoded(gateway: harness.Gateway, files: dict[st
 
 
 class Together(torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
-    """Has a loader without a batch_size of its own ask for samples together."""
+    """Makes a loader without its own batch_size request samples together."""
 
     def __init__(self, samples: millrace.torch.MapDataset) -> None:
         self.samples = samples
@@ -150,7 +153,7 @@ def test_samplers_of_others(gateway: harness.Gateway, files: dict[str, tuple[byt
 
 
 def test_a_loader_asks_for_a_batch_at_a_time(dataset: Any) -> None:
-    """torch does so from 1.13 on, with any sampler."""
+    """torch does so since 1.13, with any sampler."""
     own = harness.Gateway(f"photos={dataset}")
     with harness.closing(own):
         samples = photos(own)

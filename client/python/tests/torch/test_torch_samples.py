@@ -1,4 +1,4 @@
-"""Loaders of torch's with a batch_size: dataset.samples() yields samples one by one, and they make the batches."""
+"""torch loaders with a batch_size: dataset.samples() yields single samples, from which they make batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import millrace.torch
 
 @pytest.fixture(autouse=True)
 def _few_cores() -> Iterator[None]:
-    """torch warns of more workers than cores."""
+    """Ignores torch's warning about more workers than cores."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -72,14 +72,14 @@ def test_torchs_defaults(gateway: harness.Gateway) -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("options", [{}, {"batch_size": 8}, {"batch_size": None}, {"shuffle": True}])
 def test_a_loader_of_torchs_refuses_a_dataset_of_batches(gateway: harness.Gateway, options: dict[str, Any], workers: int) -> None:
-    """It would make batches of batches."""
+    """The loader would make batches of batches."""
     loader = torch_data.DataLoader(dataset_of(gateway), num_workers=workers, **options)
     with pytest.raises(millrace.InvalidArgument, match=r"a Dataset has batches.*; read millrace.torch.DataLoader\(dataset\); .* dataset.samples\(\)"):
         next(iter(loader))
 
 
 def test_the_tutorials_line(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
-    """size = len(dataloader.dataset), num_batches = len(dataloader), correct / size."""
+    """Uses size = len(dataloader.dataset), num_batches = len(dataloader), correct / size."""
     loader = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=64)
     correct = sum((b["cls"] == 3).sum().item() for b in loader)
     assert correct / len(loader.dataset) == sum(cls == b"3" for _, cls in files.values()) / 500  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_what_makes_batches_is_refused(gateway: harness.Gateway) -> None:
 
 
 def test_filtered_batches_are_counted(gateway: harness.Gateway) -> None:
-    """Batches of which nothing is left are passed over, in every loader, and a state counts them."""
+    """Every loader skips batches without remaining samples, but a state counts them."""
 
     want = [[k] for k in order(gateway, 0) if k < "img-020"]
     for workers in (0, 3):
@@ -208,7 +208,7 @@ def test_states_amid_a_batch_are_refused_where_they_do_not_fit(gateway: harness.
 
 
 class Prepared:
-    """A loader that Accelerate has prepared, and that is being iterated, as its state tells; it sends samples to other processes."""
+    """A loader that Accelerate has prepared and that is being iterated, according to its state. It sends samples to other processes."""
 
     def __init__(self, loader: Any) -> None:
         self.loader, self.dataset, self.skip_batches = loader, loader.dataset, 0
@@ -236,7 +236,7 @@ def test_who_shares_out_gets_all_samples(gateway: harness.Gateway, workers: int,
     loader = torch_data.DataLoader(dataset_of(gateway).samples(), batch_size=10, num_workers=workers, multiprocessing_context=method)
     assert len(loader) == 50
     assert sorted(flat(Prepared(loader))) == ALL
-    assert len(keys_of(millrace.torch.DataLoader(dataset_of(gateway), num_workers=workers, multiprocessing_context=method))) == 17  # of 250 samples
+    assert len(keys_of(millrace.torch.DataLoader(dataset_of(gateway), num_workers=workers, multiprocessing_context=method))) == 17  # 250 samples
     half = dataset_of(gateway, rank=1, world_size=2).samples()
     own = torch_data.DataLoader(half, batch_size=10, num_workers=workers, multiprocessing_context=method)
     assert len(own) == 25
@@ -263,7 +263,7 @@ def test_what_cannot_be_shared_out_is_refused(gateway: harness.Gateway, workers:
 
 @pytest.mark.usefixtures("two_processes")
 def test_a_loader_that_skips_begins_the_epoch_that_it_resumes(gateway: harness.Gateway) -> None:
-    """Until Accelerate 1.14 it calls set_epoch(0) in every epoch."""
+    """Up to version 1.14, Accelerate calls set_epoch(0) in every epoch."""
     dataset = dataset_of(gateway)
     loader = Prepared(torch_data.DataLoader(dataset.samples(), batch_size=10))
     loader.skip_batches = 3

@@ -1,4 +1,4 @@
-"""Mixtures and parts of datasets in torch: workers, ranks and a resume in the middle."""
+"""Mixtures and parts of datasets in torch: workers, ranks and a resume in mid-epoch."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_parts_of_the_default_dataset(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_checkpoint_goes_on_without_bad_samples_although_the_data_have_grown(tmp_path: Path, mixed: bool) -> None:
-    """A job stops at a bad sample. Meanwhile data were added, so the sample has another number now."""
+    """A job stops at a bad sample. Meanwhile data is added, which changes the sample's number."""
     a, b = lines(tmp_path / "a", "a", 240), lines(tmp_path / "b", "b", 120)
 
     def of(url: str, bad: list[str], **how: Any) -> millrace.torch.Dataset:

@@ -1,4 +1,4 @@
-"""Memory that a gateway lends, in torch: bytes for functions that may write, and workers that read the memory themselves."""
+"""Shared memory in torch: copied bytes for functions that may write, and workers that read the shared memory themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def doubled(view: memoryview) -> torch.Tensor:
 
 
 def plain(view: memoryview) -> torch.Tensor:
-    """A decoder that does not."""
+    """A decoder that does not write into its input."""
     return torch.frombuffer(view, dtype=torch.uint8)[:1000]
 
 
@@ -49,14 +49,14 @@ def same(a: list[tuple[Any, Any]], b: list[tuple[Any, Any]]) -> bool:
 
 @pytest.mark.parametrize("workers", ["", "fork", "spawn"])
 def test_functions_may_write_and_others_take_memory(neighbour: harness.Gateway, gateway: harness.Gateway, workers: str) -> None:
-    """Each worker has a connection, and memory, of its own."""
+    """Each worker has its own connection and its own memory."""
     loader = {"num_workers": 2, "multiprocessing_context": workers} if workers else {}
     assert same(columns_of(neighbour.url, loader=loader), columns_of(gateway.url))
     assert neighbour.count("millrace_shared_batches_total") == 0
     decode = {"jpg": plain, "cls": int}
     want = columns_of(gateway.url, decode=decode)
     assert same(columns_of(neighbour.url, loader=loader, decode=decode, copy=False), want)
-    assert neighbour.count("millrace_shared_batches_total") >= len(want) - 1  # the last one is small
+    assert neighbour.count("millrace_shared_batches_total") >= len(want) - 1  # the last batch is too small to be shared
 
 
 def test_who_sees_the_memory(neighbour: harness.Gateway) -> None:
@@ -86,7 +86,7 @@ def test_samples_by_number(neighbour: harness.Gateway, gateway: harness.Gateway)
 
 
 def test_a_batch_that_waits_holds_its_columns_alone(neighbour: harness.Gateway) -> None:
-    """The gateway has its memory back while the trainer still has the columns."""
+    """The gateway's memory is released while the trainer still holds the columns."""
     with millrace.torch.Dataset(neighbour.url, decode={"jpg": plain, "cls": int}, reading=Reading(copy=False)) as dataset:
         rows = iter(dataset)
         columns = [next(rows) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Ranks whose shares of a batch differ, of which some have no samples."""
+"""Ranks with different shares of a batch, some of them without samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import millrace
 import millrace.torch
 from millrace import Reading, Share
 
-BATCH_SIZE = 83  # six batches, and two samples
+BATCH_SIZE = 83  # an epoch has six full batches and two more samples
 
 
 def dataset_of(gateway: harness.Gateway, rank: int = 0, **options: Any) -> millrace.torch.Dataset:
@@ -33,12 +33,12 @@ def _number(sample: millrace.Sample) -> Any:
 
 
 def _stacked(samples: list[Any]) -> Any:
-    """As most collate functions, it has no value for an empty list."""
+    """Like most collate functions, it has no value for an empty list."""
     return [torch.stack([s["jpg"] for s in samples]), torch.tensor([s["cls"] for s in samples]), "said"]
 
 
 def _kind(value: Any) -> Any:
-    """The structure of a batch, without its number of samples."""
+    """The structure of a batch, without the number of samples."""
     if isinstance(value, dict):
         return {name: _kind(one) for name, one in value.items()}
     if isinstance(value, (tuple, list)):
@@ -101,7 +101,7 @@ def _fails(view: memoryview) -> int:
     ids=["columns", "dicts", "tuples", "collate", "failures", "failures in a transform"],
 )
 def test_a_share_of_which_nothing_is_left_has_the_structure_of_others(gateway: harness.Gateway, functions: Any, workers: int) -> None:
-    """Of shares of two samples filters and failures often leave nothing."""
+    """Filters and failures often remove all samples of shares with two samples."""
     shares = [list(millrace.torch.DataLoader(dataset_of(gateway, r, global_batch_size=8, **functions), num_workers=workers)) for r in range(4)]
     assert [len(share) for share in shares] == [63] * 4
     (kind,) = {repr(_kind(batch)) for share in shares for batch in share}
@@ -128,7 +128,7 @@ def test_ranks_take_equal_steps_where_the_filter_refuses_their_batch(gateway: ha
 
 
 def test_errors_of_other_ranks_samples_are_not_collected(gateway: harness.Gateway) -> None:
-    """Where a rank learns the structure of samples that are not its own, their errors are those of other ranks."""
+    """A rank may read samples of other ranks to learn their structure. Errors of these samples are left to the other ranks."""
     failures: list[millrace.SampleError] = []
     for r in range(4):
         list(dataset_of(gateway, r, global_batch_size=8, decode={"cls": _fails}, on_error=failures.append))

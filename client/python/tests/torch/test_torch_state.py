@@ -24,7 +24,7 @@ from millrace.torch import DataLoader, StateError
 
 @pytest.fixture(autouse=True)
 def _few_cores() -> Iterator[None]:
-    """torch warns of more workers than cores."""
+    """Ignores torch's warning about more workers than cores."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -72,7 +72,10 @@ def test_a_state_says_what_was_yielded_and_not_what_was_read_ahead(gateway: harn
 
 
 def test_a_state_that_an_older_release_saved(gateway: harness.Gateway) -> None:
-    """The file never changes: a later release takes it, and saves the same. Its generation alone is that of the data packed here."""
+    """The file never changes: a later release must accept it and save the same state.
+
+    The test only replaces its generation by that of the packed data.
+    """
     saved = json.loads((Path(__file__).parents[1] / "testdata" / "state-2.json").read_text(encoding="utf-8"))
     dataset = dataset_of(gateway)
     saved["generation"] = dataset.state_dict()["generation"]
@@ -84,7 +87,7 @@ def test_a_state_that_an_older_release_saved(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_stateful_data_loader(gateway: harness.Gateway, workers: int) -> None:
-    """torchdata's loader saves its workers' iterators and makes them twice; prefetched batches are discarded."""
+    """torchdata's loader saves its workers' iterators and creates them twice. Prefetched batches are discarded."""
     seed = random.randrange(1 << 32)
     r = random.Random(seed)
     want = core_order(gateway, 0)
@@ -124,7 +127,7 @@ def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
     first = [next(reading)["__key__"] for _ in range(6)]
     other = dataset_of(gateway)
     other.load_state_dict(dataset.state_dict())
-    other.set_epoch(5)  # a training loop's call before each epoch keeps the position
+    other.set_epoch(5)  # a training loop calls it before each epoch: the position stays
     assert first + keys_of(DataLoader(other, num_workers=2)) == core_order(gateway, 5)
 
 
@@ -158,7 +161,7 @@ def test_between_two_epochs_the_batch_size_may_change(gateway: harness.Gateway) 
 
 @pytest.mark.usefixtures("runtime")
 def test_a_state_goes_on_with_a_copy_of_the_data(tmp_path: Path) -> None:
-    """The name of a dataset that millrace.open has opened follows from its place."""
+    """The name of a dataset that millrace.open has opened depends on its location."""
     one = tmp_path / "one"
     one.mkdir()
     (one / "a.jsonl").write_text("".join(f'{{"n": {i}}}\n' for i in range(100)))
@@ -184,7 +187,7 @@ def test_data_that_were_indexed_again_are_named(tmp_path: Path, runtime: Path) -
     (rows / "a.csv").write_text("name,n\n" + "x,1\n" * 100)
     with millrace.torch.Dataset(rows, global_batch_size=10) as dataset:
         state = dataset.state_dict()
-    while harness.gateways_at(runtime):  # which knows the generation
+    while harness.gateways_at(runtime):  # the gateway knows the generation
         time.sleep(0.05)
     (rows / "a.csv").write_text("name,n\n" + "x,2\n" * 120)
     shutil.rmtree(rows / ".millrace")

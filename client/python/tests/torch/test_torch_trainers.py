@@ -1,4 +1,4 @@
-"""The trainers themselves, over a real gateway: Lightning and Accelerate as they are installed."""
+"""The installed Lightning and Accelerate over a real gateway."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Model(lightning.LightningModule):  # type: ignore[misc]
         self.seen: list[list[str]] = []
 
     def _register_sharded_tensor_state_dict_hooks_if_available(self) -> None:
-        """torch 1.13's sharded tensors cannot be imported under Python 3.11, and nothing here is sharded."""
+        """Does nothing: under Python 3.11 the sharded tensors of torch 1.13 cannot be imported, and this test does not use them."""
 
     def training_step(self, batch: dict[str, Any], _: int) -> torch.Tensor:
         self.seen.append(batch["__key__"])
@@ -74,7 +74,7 @@ def test_lightning(gateway: harness.Gateway, tmp_path: Path) -> None:
 
 
 def test_accelerate_saves_a_registered_loader(gateway: harness.Gateway, tmp_path: Path) -> None:
-    """A loader that is registered, and not prepared, is in Accelerate's checkpoints."""
+    """Accelerate's checkpoints contain a loader that is registered but not prepared."""
     accelerator = Accelerator(cpu=True)
     model, loader = torch.nn.Linear(FEATURES, 10), DataLoader(dataset_of(gateway), num_workers=2)
     model = accelerator.prepare(model)
@@ -93,7 +93,7 @@ def test_accelerate_saves_a_registered_loader(gateway: harness.Gateway, tmp_path
 
 
 def test_accelerate_prepares_a_loader_of_one_process(gateway: harness.Gateway) -> None:
-    """With one process nothing is shared out, and Accelerate calls set_epoch of the dataset."""
+    """With one process nothing is divided, and Accelerate calls set_epoch of the dataset."""
     accelerator = Accelerator(cpu=True)
     prepared = accelerator.prepare(torch.utils.data.DataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=1))
     for epoch in range(2):

@@ -1,4 +1,4 @@
-"""Random augmentation in torch's loaders: equal to the bit for all numbers of workers, ranks and threads, and after a resume."""
+"""Random augmentation in torch's loaders: equal bit for bit with any number of workers, ranks and threads, and after a resume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Augmented = dict[int, bytes]
 
 @pytest.fixture(autouse=True)
 def _few_cores() -> Iterator[None]:
-    """torch warns of more workers than cores."""
+    """Ignores torch's warning about more workers than cores."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -40,7 +40,7 @@ def pixels(view: memoryview) -> torch.Tensor:
 
 
 def augment(sample: millrace.Sample) -> dict[str, Any]:
-    """A random crop, flipped or not, with noise of both generators."""
+    """A random crop, possibly flipped, with noise from both generators."""
     top, left = sample.rng.randrange(20 - SIDE), sample.rng.randrange(20 - SIDE)
     crop = sample["jpg"][:, top : top + SIDE, left : left + SIDE].float()
     if sample.rng.random() < 0.5:
@@ -64,7 +64,7 @@ def thread_of(_: millrace.Sample) -> tuple[int, int]:
 
 @pytest.mark.parametrize(("cores", "workers", "threads"), [(1, 4, 1), (2, 4, 1), (2, 2, 1), (4, 2, 2), (64, 2, 2)])
 def test_workers_share_the_cores(gateway: harness.Gateway, monkeypatch: pytest.MonkeyPatch, cores: int, workers: int, threads: int) -> None:
-    """Forked workers have the cores that are set here."""
+    """Forked workers inherit the cores that are set here."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
     dataset = dataset_of(gateway, transform=thread_of, global_batch_size=10)
     loader = millrace.torch.DataLoader(dataset, num_workers=workers)
@@ -86,7 +86,7 @@ def augmented(batches: Iterable[Any], into: Optional[Augmented] = None) -> Augme
 
 @pytest.fixture
 def want(gateway: harness.Gateway) -> Augmented:
-    """The batches of one rank from the core's epoch, in one thread, in order."""
+    """The batches of one rank from the core's epoch, read in one thread, in order."""
     out: Augmented = {}
     with millrace.Client(gateway.url, "photos") as client:
         alone = Reading(threads=1, prefetch_bytes=0)
@@ -103,7 +103,7 @@ def test_augmentation_repeats(gateway: harness.Gateway, want: Augmented, ranks: 
     for workers in (0, 1, 4):
         got: Augmented = {}
         for rank in range(ranks):
-            torch.manual_seed(workers)  # of no account
+            torch.manual_seed(workers)  # has no effect
             dataset = dataset_of(gateway, rank=rank, world_size=ranks, threads=threads)
             augmented(millrace.torch.DataLoader(dataset, num_workers=workers), got)
         assert got == want
@@ -121,7 +121,7 @@ def test_augmentation_repeats_in_other_loaders(gateway: harness.Gateway, want: A
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 4), (2, 1), (3, 0)])
 def test_augmentation_repeats_after_a_resume(gateway: harness.Gateway, want: Augmented, ranks: int, workers: int) -> None:
-    """Begun by 2 ranks of 3 workers, gone on with by others in the midst of the epoch."""
+    """2 ranks with 3 workers begin an epoch, and others continue in the middle of it."""
     got: Augmented = {}
     states = []
     for rank in range(2):
@@ -140,7 +140,7 @@ def test_augmentation_repeats_after_a_resume(gateway: harness.Gateway, want: Aug
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_filter_and_a_resume(gateway: harness.Gateway, want: Augmented, workers: int) -> None:
-    """A batch that loses samples, or all of them, moves no other batch."""
+    """A batch that loses some or all samples changes no other batch."""
     options: dict[str, Any] = {"global_batch_size": 3, "filter": big_classes}
     kept: Augmented = {}
     numbers: list[list[int]] = [batch["position"].tolist() for batch in dataset_of(gateway, **options)]
@@ -156,7 +156,7 @@ def test_a_filter_and_a_resume(gateway: harness.Gateway, want: Augmented, worker
             got.append(batch["position"].tolist())
         again.load_state_dict(loader.state_dict())
         got += [batch["position"].tolist() for batch in again]
-    except millrace.MillraceError as e:  # whose frames would keep the workers
+    except millrace.MillraceError as e:  # its frames would keep the workers alive
         got = str(e)
     assert got == numbers
 
@@ -177,7 +177,7 @@ def test_transformed_samples_of_different_structure_are_refused(gateway: harness
 
 
 def test_a_transform_does_without_the_compiler_of_torch(gateway: harness.Gateway) -> None:
-    """It takes seconds and 150 MB to import."""
+    """The compiler takes seconds and 150 MB to import."""
     program = f"""
 import sys, torch, millrace.torch
 before = "torch._dynamo" in sys.modules
@@ -235,7 +235,10 @@ def _located(batch: millrace.Batch) -> Any:
 @pytest.mark.parametrize("transform", [None, _label_and_position], ids=["columns", "tuples"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_training_loop_reports_losses(gateway: harness.Gateway, workers: int, transform: Any) -> None:
-    """Of two ranks: those who report the same from batches that were read without torch would meet a Conflict if any loss had gone astray."""
+    """Two ranks report losses.
+
+    A second report of the same losses, from batches read without torch, would raise Conflict if any loss were missing.
+    """
     seed = 50 + workers + (transform is None)
     where = ""
     for rank in range(2):

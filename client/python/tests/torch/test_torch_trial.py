@@ -1,15 +1,15 @@
 """A small network learns from a folder sorted by class as much in the default order as in a uniform one.
 
-test_torch_accuracy.py looks at the order itself; here a network is trained with it, since an order exists for accuracy. Only
-`make test-nightly` has the minutes that this takes. All is drawn from seeds and computed by one thread: a machine gives the same figures
-each time.
+test_torch_accuracy.py checks the order itself. Here a network is trained with it, because accuracy is the purpose of an order. Only `make
+test-nightly` runs this test, because it takes minutes. Everything is drawn from seeds and computed by one thread, so a machine yields the
+same figures each time.
 
-The network sees the middle of each picture alone: of whole ones it soon knows all 3,000, and nothing is left to lose. These settings were
-chosen with `full` and a seed that is not among SEEDS, before any other order was tried: accuracy then comes to 0.93, and hardly moves in
-the last four epochs.
+The network sees only the middle of each picture: with whole pictures it soon learns all 3,000, and orders would not differ. These settings
+were chosen with `full` and a seed outside SEEDS, before any other order was tried. Accuracy then reaches 0.93, and hardly changes in the
+last four epochs.
 
-Means over SEEDS: 0.937 with `full`, 0.935 with the default. Other orders in the default's place, to see that the test can fail: 0.855 with
-what `slot` was when it had no more lanes than there are chunks, 0.803 with `window` and a window of 1, 0.109 with `none`.
+Means over SEEDS: 0.937 with `full`, 0.935 with the default. Other orders in place of the default show that the test can fail: 0.855 with
+`slot` and no more lanes than chunks, 0.803 with `window` and a window of 1, 0.109 with `none`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from test_torch_accuracy import BATCH, CLASSES, EACH, SIDE, batches, picture, pi
 from torch import nn
 
 SEEDS, EPOCHS, RATE = (1, 2, 3), 8, 0.003
-HELD_OUT = 200  # of each class: an accuracy of 0.93 is then known to 0.006
+HELD_OUT = 200  # per class, so that an accuracy of 0.93 has an error of 0.006
 MIDDLE = slice(SIDE // 2 - 10, SIDE // 2 + 10)
 ORDERS: dict[str, dict[str, Any]] = {"default": {}, "full": {"shuffle": "full"}}
 
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Iterator[harness.Gateway]:
-    """A gateway over an ImageFolder of 3,000 pictures, indexed as a newcomer does it."""
+    """A gateway over an ImageFolder of 3,000 pictures, indexed with the default settings."""
     r = np.random.default_rng(0)
     for label in range(CLASSES):
         (tmp_path / f"class-{label}").mkdir()
@@ -49,14 +49,14 @@ def pictures(tmp_path: Path) -> Iterator[harness.Gateway]:
 
 @pytest.fixture
 def held_out() -> tuple[torch.Tensor, torch.Tensor]:
-    """Pictures that no epoch has, and their classes."""
+    """Pictures that are in no epoch, and their classes."""
     r, labels = np.random.default_rng(1), [c for c in range(CLASSES) for _ in range(HELD_OUT)]
     return torch.stack([middle(pixels(picture(r, c))) for c in labels]), torch.tensor(labels)
 
 
 @pytest.fixture
 def _one_thread() -> Iterator[None]:
-    """Several threads add in varying order, so that the result of training differs a little each time."""
+    """Uses one thread. Several threads add in varying order, so that the result of training differs a little each time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -70,7 +70,7 @@ def middle(x: torch.Tensor) -> torch.Tensor:
 
 
 def network() -> nn.Sequential:
-    """Three convolutions with batch norm, which suffers first when neighbours are of one class."""
+    """Three convolutions with batch norm, which suffers most if adjacent samples have the same class."""
     layers: list[nn.Module] = []
     for channels, more, size in ((3, 16, 7), (16, 32, 3), (32, 32, 3)):
         layers += [nn.Conv2d(channels, more, size, stride=2, padding=size // 2), nn.BatchNorm2d(more), nn.ReLU()]
@@ -78,11 +78,14 @@ def network() -> nn.Sequential:
 
 
 def accuracy(gateway: harness.Gateway, held_out: tuple[torch.Tensor, torch.Tensor], seed: int, **order: Any) -> float:
-    """The share of the held-out pictures that a network knows at its end; its first weights are those of the seed in every order."""
+    """The fraction of held-out pictures that a trained network classifies correctly.
+
+    Its first weights depend only on the seed, not on the order.
+    """
     torch.manual_seed(seed)
     net, steps = network(), EPOCHS * math.ceil(CLASSES * EACH / BATCH)
     optimizer = torch.optim.Adam(net.parameters(), RATE)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)  # down to 0, so that the end is a calm one
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)  # falls to 0, so that the end is stable
     for epoch in range(EPOCHS):
         for labels, images in batches(gateway, seed, epoch, **order):
             optimizer.zero_grad()
@@ -95,7 +98,7 @@ def accuracy(gateway: harness.Gateway, held_out: tuple[torch.Tensor, torch.Tenso
         return float((net(held_out[0]).argmax(1) == held_out[1]).float().mean())
 
 
-if not os.environ.get("HIDDEN"):  # minutes of training, in which a package that is hidden changes nothing
+if not os.environ.get("HIDDEN"):  # it takes minutes, and a hidden package would change nothing
 
     @pytest.mark.long
     @pytest.mark.usefixtures("_one_thread")

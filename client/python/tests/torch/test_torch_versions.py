@@ -1,4 +1,4 @@
-"""The table of frameworks in docs/frameworks.md names the versions that the tests run with."""
+"""The table in docs/frameworks.md names the versions with which the tests run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HERE = {(3, 13): "with Debian 13", (3, 14): "with PyPI's torch"}.get(sys.version
 
 
 def pins(column: str) -> dict[str, str]:
-    """The versions that an environment is made of; that of Debian's torch where this is the environment.
+    """The pinned versions of an environment. In Debian's own environment the version of torch is Debian's.
 
-    Debian 12's torch 1.13.1 says that it is 1.13.0a0.
+    Debian 12's torch 1.13.1 reports the version 1.13.0a0.
     """
     text = "\n".join((harness.ROOT / "tools" / name).read_text() for name in FILES[column])
     found = dict(re.findall(r"^([\w-]+)==([\w.]+)", text, re.M))

@@ -1,7 +1,7 @@
 """One rank of a small training job: python training.py JOB-AS-JSON. Prints its steps as JSON.
 
-Every rank gathers the samples of all ranks and computes the whole global batch, so that the order of sums does not depend on the number of
-ranks: two runs that saw the same global batches end with the same bits.
+Every rank gathers the samples of all ranks and computes the whole global batch. So the order of sums does not depend on the number of
+ranks: two runs that read the same global batches end with the same bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def dataset_of(job: dict[str, Any]) -> millrace.torch.Dataset:
 
 
 def digest(*states: Any) -> str:
-    """Returns a digest of all bits of tensors, at any place in states."""
+    """Returns a digest of all bits of the tensors, which may be anywhere in the states."""
     h = hashlib.sha256()
 
     def walk(x: Any) -> None:
@@ -57,7 +57,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo")
-    # From here on only torch.distributed knows the rank, and spawned workers have none of it.
+    # From here on only torch.distributed provides the rank, and spawned workers do not have it.
     for name in ("RANK", "WORLD_SIZE"):
         del os.environ[name]
     rank, world_size = dist.get_rank(), dist.get_world_size()
@@ -81,7 +81,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
         for batch in loader:
             shares: list[Any] = [None] * world_size
             dist.all_gather_object(shares, batch)
-            shares = [s for s in shares if "cls" in s]  # of a short batch a rank may have nothing
+            shares = [s for s in shares if "cls" in s]  # a rank may have no samples of a short batch
             loss = torch.nn.functional.cross_entropy(model(torch.cat([s["jpg"] for s in shares])), torch.cat([s["cls"] for s in shares]))
             optimizer.zero_grad()
             loss.backward()
