@@ -41,7 +41,7 @@ CONCURRENT = re.compile(r"^\s*go (?:func\b|[\w.]+\()|\.Go\(|\bsync\.(?:RW)?Mutex
 SLOW = {"./chunkindex", "./chunkindex/build", "./chunkindex/format/webdataset", "./cmd/millrace", "./datapath/lookahead", "./gateway"}
 AGAIN = 2
 SEED = 1
-MOST_NOT_JUDGED = 0.1  # of the tests that can be judged
+MOST_NOT_JUDGED = 0.1  # fraction of the tests that can be judged
 
 
 class Run:

@@ -28,7 +28,7 @@ STEPS = """unit race python-test plain-test ray-test newest-test browser-test cl
 experiments-short mutation-python"""
 LOADS = "TestAccessChangesUnderLoad", "TestJobsWhileAllChanges"  # 50 minutes each
 HISTORIES, HISTORY_PARTS = 200_000, 8
-PIECES = 6  # of the fuzz targets, and of the packages with mutants
+PIECES = 6  # number of pieces of the fuzz targets, and of the packages with mutants
 
 
 def parts():

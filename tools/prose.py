@@ -19,7 +19,7 @@ COUNTS = ROOT / "tools/prose/counts.json"
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples"]
 CODE = ["shuffle", "datapath", "chunkindex", "s3backend", "cluster", "gateway", "client", "internal", "cmd", "integration", "tools"]
 GENERATED = {"benchmarks.md", "errors.md", "python-api.md", "dev/experiments.md", "dev/planted-bugs.md", "dev/mutation.md"}
-MARK = "<!-- generated"  # the rest of the page is
+MARK = "<!-- generated"  # the rest of the page is generated
 
 
 def words(paths):

@@ -27,7 +27,7 @@ CLIENT = os.path.join(ROOT, "client", "python")
 LONG = os.environ.get("MILLRACE_LONG") == "1"
 RAY = [f"tests/debian13/test_{name}.py" for name in ("jax", "ray", "ray_index")]
 FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13/test_frameworks_docs.py", "tests/test_docs.py"]
-ROOTS = {  # of frameworks.sh, and the tests
+ROOTS = {  # root of frameworks.sh and tests, by option
     "--frameworks": ("frameworks-test", "stable", FRAMEWORKS),
     "--ray": ("ray-test", "stable", RAY),
     "--newest": ("newest-test", "newest", FRAMEWORKS + RAY),
@@ -47,7 +47,7 @@ SHORT = [
     "--deselect=tests/test_local.py::test_class_folders_stay_as_they_are",  # requires torchvision
     "--deselect=tests/test_transform.py::test_random_draws_repeat_whatever_reads",  # requires numpy
 ]
-VERSIONS = ["3.10", "3.14", *(["3.12", "3.13"] if LONG else [])]  # python.sh has 3.11
+VERSIONS = ["3.10", "3.14", *(["3.12", "3.13"] if LONG else [])]  # python.sh provides 3.11
 ABSENT = 3  # exit code of plain.sh
 HIDDEN = os.path.join(CLIENT, "tests", "hidden")
 ONLY_LONG = "only with long counts: "  # written by client/python/tests/conftest.py

@@ -2,7 +2,7 @@
 
 usage: tools/python.sh -- tools/schemas.py
 
-They come from PyPI (kubernetes-validate ships Kubernetes' own) and from the modules that tools/versions.env names, into the user's cache
+They come from PyPI (kubernetes-validate contains Kubernetes' own) and from the modules in tools/versions.env, and go into the user's cache
 directory. If they are already there, nothing is done.
 """
 
@@ -31,7 +31,7 @@ def pins() -> dict[str, str]:
 
 
 def kubernetes(out: Path) -> None:
-    """Replaces the web address of Kubernetes' shared definitions by a file in the same directory."""
+    """Replaces the web address of Kubernetes' shared definitions by that of a file in the same directory."""
     with tempfile.TemporaryDirectory() as scratch:
         wanted = Path(scratch, "requirements.txt")
         wanted.write_text(PACKAGE)
@@ -45,7 +45,7 @@ def kubernetes(out: Path) -> None:
 
 
 def strict(schema: Any) -> Any:
-    """Makes the schema of an object refuse unknown keys, as a validating server does."""
+    """Makes the schema of an object reject unknown keys, like a validating server."""
     if isinstance(schema, dict):
         for value in schema.values():
             strict(value)

@@ -18,7 +18,7 @@ PINS = os.path.join(TOOLS, "requirements-test.txt")
 
 
 def run(failed, *command):
-    """Runs a command; if it fails, its output and one line end this program."""
+    """Runs a command. If it fails, prints its output and one line, and exits."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         sys.exit(f"{done.stdout.rstrip()}\nmake wheel: {failed}")

@@ -21,9 +21,9 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-UNRELEASED = "0.0.0.dev0"  # version of a checkout in _version.py
+UNRELEASED = "0.0.0.dev0"  # version in _version.py of a checkout
 
-# The program is static, so that it runs with any C library, and on Linux from kernel 3.2. Go 1.26 needs macOS 12.
+# The program is static, so that it runs with any C library and, on Linux, with kernel 3.2 or later. Go 1.26 requires macOS 12.
 PLATFORMS = {
     "linux/amd64": "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
     "linux/arm64": "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64",
@@ -31,7 +31,7 @@ PLATFORMS = {
     "darwin/arm64": "macosx_12_0_arm64",
 }
 
-# The command `millrace` of a wheel. It does not import the package, which takes longer than most commands.
+# The `millrace` command of a wheel. It does not import the package, because that takes longer than most commands.
 COMMAND = """#!python
 import importlib.util
 import os
@@ -86,8 +86,8 @@ def program_version(path):
 def python_version(program):
     """Converts a version of Go to one of Python (PEP 440).
 
-    After a release, Go counts to the next one and adds the time of the commit: a development release in Python. Go's +dirty
-    stays: package indexes refuse such versions.
+    After a release, Go increments the version and adds the time of the commit, which becomes a development release in Python. Go's +dirty
+    remains, because package indexes refuse such versions.
     """
     if program == "devel":
         return UNRELEASED
@@ -96,7 +96,7 @@ def python_version(program):
         raise SystemExit(f"wheels: the program's version {program} has no counterpart in Python")
     core, candidate, time, dirty = found.groups()
     if candidate and time:
-        candidate = int(candidate) + 1  # Go's versions after rc.1 are newer than rc.1, Python's rc1.dev are older
+        candidate = int(candidate) + 1  # Go's versions after rc.1 are newer than rc.1, but Python's rc1.dev versions are older
     return core + (f"rc{candidate}" if candidate else "") + (f".dev{time}" if time else "") + (dirty or "")
 
 

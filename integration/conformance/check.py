@@ -70,7 +70,7 @@ def hold(url: str, loaded: dict[str, Any], report: Report) -> None:
 
 
 def check_shared(args: argparse.Namespace) -> int:
-    """The part of it that is about shared memory, at a socket of its own."""
+    """Runs the checks about shared memory, at a separate socket."""
     report = Report(args.verbose)
     with tempfile.TemporaryDirectory() as at, serving.Gateway(args.millrace, listen=f"unix:{at}/socket") as own:
         if not lending.check(f"{at}/socket", report):

@@ -36,7 +36,8 @@ CLIENT = os.path.join(ROOT, "client", "python")
 PINS = os.path.join(ROOT, "tools", "requirements-mutation.txt")
 MEMORY = 4 << 30
 NOT_REACHED = "lives: no test of the package reaches it"
-# Of each part the module, one of how many mutants is judged, and arguments of pytest: the tests that judge them. None starts a process.
+# For each part: the module, the fraction of judged mutants (1/n), and pytest's arguments for the tests that judge them. These tests start
+# no process.
 PARTS = {
     "order": ("proof/_orders.py", 4, ["tests/test_proof.py", "-k", "not gateway and not large"]),
     "ledger": ("proof/__init__.py", 4, ["tests/test_ledger.py", "tests/test_proof.py", "-k", "not gateway and not large"]),
@@ -46,7 +47,7 @@ PARTS = {
 
 
 def install() -> None:
-    """Puts mutmut behind the packages of the Python tests on the path. It is installed once."""
+    """Adds mutmut to the path, after the packages of the Python tests. It is installed once."""
     with open(PINS, "rb") as f:
         packages = os.path.expanduser(f"~/.cache/millrace/mutmut-{hashlib.sha256(f.read()).hexdigest()[:12]}")
     if not os.path.exists(packages):
@@ -90,7 +91,7 @@ class Module:
         found = MutationVisitor(mutation_operators, IgnoredCode(set(), set(), set()))
         wrapper.visit(found)
         positions = wrapper.resolve(PositionProvider)
-        self._alone = {f: libcst.Module([f]) for f in self._tree.body if isinstance(f, libcst.FunctionDef)}  # each in a tree of its own
+        self._alone = {f: libcst.Module([f]) for f in self._tree.body if isinstance(f, libcst.FunctionDef)}  # each function in a separate tree
         for c in self._tree.body:
             if isinstance(c, libcst.ClassDef):
                 methods = (f for f in c.body.body if isinstance(f, libcst.FunctionDef))
@@ -112,7 +113,10 @@ class Module:
             self.mutants.append(Mutant(name + f" ({seen[name]})" * (seen[name] > 1), function, lines, change))
 
     def insert(self, mutant: Mutant) -> bool:
-        """Replaces the code of the mutant's function. Returns False where the code is the same: of a default value, say."""
+        """Replaces the code of the mutant's function.
+
+        Returns False if the code is the same, for example because only a default value differs.
+        """
         from mutmut.mutation.file_mutation import deep_replace
 
         tree = self._alone[mutant.change.contained_by_top_level_function]
@@ -146,7 +150,7 @@ def clear_caches() -> None:
 
 
 class Judge:
-    """A plugin of pytest that runs the tests once, and then those that reach each mutant in a child."""
+    """A pytest plugin that runs the tests once, and then, in a child process for each mutant, the tests that reach it."""
 
     def __init__(self, part: str) -> None:
         self.part = part
@@ -169,11 +173,11 @@ class Judge:
         print(f"python/{self.part}: {found}, {len(self.took)} tests of {sum(self.took.values()):.1f} s", flush=True)
         gc.freeze()
         late = self._judge(session, waiting, os.cpu_count() or 1)
-        self._judge(session, late, 1, patience=2)  # the machine may have been busy
+        self._judge(session, late, 1, patience=2)  # because the machine may have been busy
         return True
 
     def _judge(self, session: Any, waiting: list[Mutant], jobs: int, patience: int = 1) -> list[Mutant]:
-        """Judges mutants, some at a time. Returns those that took too long; with patience, that kills them."""
+        """Judges several mutants in parallel. Returns those that took too long; with patience these count as killed."""
         running: dict[int, Mutant] = {}
         late: list[Mutant] = []
         while waiting or running:
@@ -192,7 +196,7 @@ class Judge:
             if pid not in running:
                 continue
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)  # and all its children
+                os.killpg(pid, signal.SIGKILL)  # with all its children
             mutant, code = running.pop(pid), os.waitstatus_to_exitcode(status)
             assert code != 4, f"{mutant.name} was not judged"
             if code == -signal.SIGALRM and patience == 1:
@@ -205,7 +209,7 @@ class Judge:
         return late
 
     def _baseline(self, session: Any) -> None:
-        """Runs each test, and notes the lines of the module that it reaches and the seconds that it takes."""
+        """Runs each test, and records its duration and the lines of the module that it reaches."""
         import coverage
         from _pytest.runner import runtestprotocol
 
@@ -263,7 +267,7 @@ def _read(path: str) -> bytes:
 
 
 def report(part: str, judge: Judge, write: bool) -> bool:
-    """Prints the score of a part, which write commits. Returns whether it has not fallen."""
+    """Prints the score of a part; write also stores it. Returns False if the score has fallen."""
     path = os.path.join(ROOT, "integration", "mutation", "scores", f"python-{part}.json")
     committed = json.loads(_read(path) or b'{"survivors": [], "operators": {}}')
     reasons = {s["mutant"]: s["reason"] for s in committed["survivors"]}
@@ -305,7 +309,7 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}: choose of {', '.join(PARTS)}")
-    if len(args.parts) != 1:  # each in a process of its own
+    if len(args.parts) != 1:  # each part in a separate process
         command = [sys.executable, __file__, *["--write"] * args.write]
         return max(subprocess.run([*command, part]).returncode for part in args.parts or PARTS)
     install()

@@ -31,7 +31,7 @@ FILES = pathlib.Path(__file__).resolve().parents[2] / "chunkindex" / "codec" / "
 # Narrow integer types, which Parquet stores as wider ones and an Arrow stream as they are.
 NARROW = ("int8", "int16", "uint8", "uint16")
 
-# Committed files, by releases of their writers that the environment of the tests need not have.
+# Committed files, by releases of their writers that are not in the tests' environment.
 COMMITTED = {
     "parquet-committed": ["nested-pages-v1", "nested-pages-v2", "nested"],
     "parquet-types": ["types"],
@@ -46,7 +46,7 @@ COMMITTED = {
 
 
 def flat(row: dict, fields: pa.Schema | pa.StructType, above: str = "") -> dict[str, str]:
-    """The values of a row that are not null, by their paths."""
+    """The non-null values of a row, by their paths."""
     values = {}
     for field in fields:
         value, path = row[field.name], above + field.name
@@ -60,7 +60,7 @@ def flat(row: dict, fields: pa.Schema | pa.StructType, above: str = "") -> dict[
 
 
 def leaves(fields: list, above: str = ""):
-    """The columns of a schema by their paths, and how many nullable nodes it has."""
+    """The columns of a schema by their paths, and the number of nullable nodes."""
     columns, nullable = {}, 0
     for field in fields:
         nullable += field.get("nullable", False)
@@ -74,7 +74,7 @@ def leaves(fields: list, above: str = ""):
 
 
 class Reader:
-    """Reads the nested form."""
+    """Parses the nested form."""
 
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
@@ -128,7 +128,7 @@ class Reader:
 
 
 def value(field: dict, data: bytes):
-    """A part: hexadecimal, or a list of such."""
+    """Decodes a part to hexadecimal, or to a list of hexadecimal values."""
     if field["type"] not in ("list", "map"):
         return data.hex()
     element = field["children"][0]
@@ -141,7 +141,7 @@ def value(field: dict, data: bytes):
 
 
 def raw(array: pa.Array, field: dict, i: int) -> bytes:
-    """The bytes of a value of an Arrow column: those that its buffers have."""
+    """The bytes of a value of an Arrow column, as in its buffers."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if str(array.type) in NARROW:
@@ -186,13 +186,13 @@ def of_tar(path: str, columns: dict) -> Iterator[tuple[str, dict]]:
             base = member.name.rindex("/")
             key, _, name = member.name[base:].partition(".")
             row = rows.setdefault(member.name[:base] + key, {})
-            if name in columns:  # and not a struct of nulls
+            if name in columns:  # and not a marker of an empty struct
                 row[name] = json.dumps(value(columns[name], tar.extractfile(member).read()), sort_keys=True)
     yield from rows.items()
 
 
 def some(row: dict) -> dict:
-    """A row without its empty values, which MDS cannot tell from nulls."""
+    """A row without its empty values, which MDS cannot distinguish from nulls."""
     return {name: v for name, v in row.items() if v not in ('""', "[]")}
 
 
@@ -206,7 +206,7 @@ def of_mds(path: str, columns: dict) -> Iterator[tuple[str, dict]]:
 
 
 def canonical(value: object) -> object:
-    """A value whose repr tells it from others and is the same from every library: of a map, of a time with a zone, of an identifier."""
+    """Converts a value to one whose repr is unique and independent of the library, for example a map, a time with a zone, or a UUID."""
     if isinstance(value, dict) and set(value) == {"key", "value"}:
         return canonical((value["key"], value["value"]))
     if isinstance(value, dict):
@@ -219,7 +219,7 @@ def canonical(value: object) -> object:
 
 
 def agree(name: str, file: pathlib.Path, source: physical.Source, own) -> None:
-    """Has the library that wrote a file read it too: it finds the rows that pyarrow finds."""
+    """Reads a file also with the library that wrote it, which must find the same rows as pyarrow."""
     want, got = ([repr(canonical(row)) for row in table.to_pylist()] for table in (own(file), source.read()))
     if want != got:
         row = next((i for i, (a, b) in enumerate(zip(want, got)) if a != b), -1)
@@ -227,7 +227,7 @@ def agree(name: str, file: pathlib.Path, source: physical.Source, own) -> None:
 
 
 def rows_of(name: str, directory: pathlib.Path, own=None) -> dict[str, object]:
-    """The rows of all files of a directory, by their keys, and the types of their columns."""
+    """The rows of all files of a directory by their keys, and the types of their columns."""
     rows: dict[str, object] = {}
     for file in sorted(directory.iterdir()):
         if file.suffix == ".json":

@@ -1,5 +1,4 @@
-"""Writes Parquet and Arrow files with the libraries that people write them with, each a directory of files, and reads them with the
-library that wrote them."""
+"""Writes Parquet and Arrow files with common libraries, each into a separate directory, and reads them with the library that wrote them."""
 
 import datetime
 import decimal
@@ -15,12 +14,12 @@ NOW = datetime.datetime(2026, 11, 23, 10, 30, 1, 234567)
 
 
 def some(values: list, kind: pa.DataType) -> pa.Array:
-    """A column of ROWS values in turn, every fifth of them null."""
+    """A column that repeats the values for ROWS rows. Every fifth is null."""
     return pa.array([None if i % 5 == 2 else values[i % len(values)] for i in range(ROWS)], kind)
 
 
 def flat() -> dict[str, pa.Array]:
-    """A column of each type that Arrow has and that holds neither values of other columns nor a dictionary."""
+    """A column of each Arrow type except nested types and dictionaries."""
     whole = NOW.replace(microsecond=234000)
     days = [NOW.date(), datetime.date(1969, 12, 31)]
     amounts = [decimal.Decimal("-12.34"), decimal.Decimal("56.78"), decimal.Decimal(0)]
@@ -55,9 +54,7 @@ def flat() -> dict[str, pa.Array]:
 
 
 def nested() -> dict[str, pa.Array]:
-    """Returns typical columns of image, embedding and chat data sets, with nulls everywhere except
-    among numbers of a list.
-    """
+    """Returns typical columns of image, embedding and chat data sets, with nulls everywhere except in lists of numbers."""
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     turn = {"role": "user", "content": "hi", "tokens": [1, 2]}
     outer = pa.struct([("inner", pa.struct([("leaf", pa.int32())]))])
@@ -79,7 +76,7 @@ def nested() -> dict[str, pa.Array]:
 
 
 def batches(columns: dict[str, pa.Array]) -> list[pa.RecordBatch]:
-    """The rows in batches that begin in the middle of bytes of a bitmap, one of them without a row."""
+    """The rows in batches that begin in the middle of a bitmap's byte. One batch is empty."""
     whole = pa.RecordBatch.from_pydict(columns)
     return [whole.slice(0, 3), whole.slice(3, 0), whole.slice(3, 18), whole.slice(21)]
 
@@ -108,7 +105,7 @@ def arrow_nested(root: pathlib.Path) -> None:
 
 
 def arrow_views(root: pathlib.Path) -> None:
-    """Texts and bytes as Arrow's newest layout has them: short ones in place, long ones in several buffers."""
+    """Writes texts and bytes as views: short values are inline, and long values in several buffers."""
     texts = [None if i % 5 == 2 else "é" * (i % 9) for i in range(ROWS)]
     columns = {"text": pa.array(texts, pa.string_view()), "bytes": pa.array(texts, pa.string()).cast(pa.binary()).cast(pa.binary_view())}
     stream(root / "a.arrow", batches(columns))
@@ -121,7 +118,7 @@ def feather(root: pathlib.Path) -> None:
 
 
 def frame(columns: dict[str, pa.Array]):  # type: ignore[no-untyped-def]
-    """A frame of Polars of the columns whose types it has."""
+    """A Polars frame of the columns whose types Polars supports."""
     import polars
 
     lacks = ("interval", "decimal256", "fixed", "date64", "time_s", "time_ms", "timestamp_s", "timestamp_s_tz", "duration_s", "counts")
@@ -129,7 +126,7 @@ def frame(columns: dict[str, pa.Array]):  # type: ignore[no-untyped-def]
 
 
 def polars_files(root: pathlib.Path) -> None:
-    """With the layouts of Polars itself, such as views of texts, and with those that all readers know."""
+    """Writes with the layouts of Polars itself, such as views of texts, and with the layouts that all readers support."""
     for i, compression in enumerate(("uncompressed", "lz4", "zstd")):
         level = None if i else polars_oldest()
         frame(flat() | nested()).write_ipc(root / f"{compression}.arrow", compression=compression, compat_level=level, record_batch_size=20)
@@ -185,13 +182,13 @@ def datasets_parquet(root: pathlib.Path) -> None:
 
 
 def for_parquet() -> dict[str, pa.Array]:
-    """The columns that pyarrow writes to Parquet and reads there: no null among lists of a fixed length."""
+    """The columns that pyarrow can write to Parquet and read back: without nulls among lists of a fixed length."""
     columns = flat() | nested() | {"vector": pa.array([[i, -i] for i in range(ROWS)], pa.list_(pa.int64(), 2))}
     return {name: column for name, column in columns.items() if name != "interval"}
 
 
 def pyarrow_parquet(root: pathlib.Path) -> None:
-    """With each compression and encoding that pyarrow has, and both versions of data pages."""
+    """Writes with each of pyarrow's compressions and encodings, and both versions of data pages."""
     plain = dict.fromkeys(("float", "double", "int32", "int64", "fixed"), "BYTE_STREAM_SPLIT")
     for i, compression in enumerate(("none", "snappy", "gzip", "zstd", "brotli", "lz4")):
         options = {"use_dictionary": False, "column_encoding": plain} if i % 2 else {}
@@ -276,7 +273,7 @@ def by_fastparquet(path: pathlib.Path) -> pa.Table:
     return pa.Table.from_pandas(fastparquet.ParquetFile(str(path)).to_pandas(), preserve_index=False)
 
 
-# Each directory with its writer and, if that is not pyarrow, its reader.
+# For each directory the writer and, if it is not pyarrow, the reader.
 WRITERS = {
     "arrow-flat": (arrow_flat, None),
     "arrow-nested": (arrow_nested, None),

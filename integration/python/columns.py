@@ -1,7 +1,7 @@
-"""Writes Parquet files of which some columns are read: columns.py DIR NAME COLUMN...
+"""Writes Parquet files for tests that read some columns: columns.py DIR NAME COLUMN...
 
 Writes two data sets in DIR: NAME, and NAME-some with the columns that ParquetFile.read(columns=) reads from it. Prints a JSON object with
-"files": for every file its size, and the positions of the column chunks of these columns: the first and the last byte of each run.
+"files": for every file its size, and the positions of the column chunks of these columns, as the first and last byte of each run.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Reads epoch 0 of a dataset until a file is there: epochs.py FILE DATASET GATEWAY... prints the SHA-256 of each reading's bodies."""
+"""Reads epoch 0 of a dataset again and again until a file exists: epochs.py FILE DATASET GATEWAY...
+
+Prints the SHA-256 of the bodies of each reading.
+"""
 
 import hashlib
 import logging

@@ -45,7 +45,7 @@ def write(root: str) -> None:
             "embedding": [i / 3, -1.5], "tags": [number, 0], "box": box,
             "objects": objects, "deep": [[name], None, [], [None, "b"]],
         }  # fmt: skip
-        missing = list(row)[i % 18 : i % 18 + 1]  # of 4 rows in 18 none
+        missing = list(row)[i % 18 : i % 18 + 1]  # 4 of 18 rows have no missing value
         rows.append({column: None if column in missing else v for column, v in row.items()})
     rows[5] = dict.fromkeys(features)
     rows[6]["box"] = {"left": None, "top": None, "note": {"text": None, "by": None}}
@@ -57,12 +57,12 @@ def write(root: str) -> None:
 
 
 def show(value: Any) -> Any:
-    """A value as JSON, with its type."""
+    """Converts a value to JSON that includes its type."""
     if isinstance(value, dict):
         return {name: show(v) for name, v in value.items()}
     if isinstance(value, list):
         return list(map(show, value))
-    if isinstance(value, datetime):  # which a gateway tells as the number that is stored
+    if isinstance(value, datetime):  # a gateway delivers it as the stored number
         return f"int {round(value.replace(tzinfo=timezone.utc).timestamp() * 1000)}"
     if isinstance(value, bytes):
         return f"bytes {value.hex()}"
@@ -78,7 +78,7 @@ def of_datasets(root: str, split: str) -> tuple[Any, list[Any]]:
 
 
 def words(kind: Any) -> Any:
-    """A type of pyarrow's, in the words of docs/api.md."""
+    """The name of a pyarrow type in docs/api.md."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -129,7 +129,7 @@ def put(into: dict[str, Any], path: str, value: Any) -> None:
 
 
 def prune(value: Any, path: str, sample: Any) -> Any:
-    """A struct of which nothing is there is null, unless a part of its own says that it is one of nulls."""
+    """A struct without any value is null, unless one of its parts marks it as a struct of nulls."""
     if not isinstance(value, dict):
         return value
     value = {name: prune(v, f"{path}.{name}", sample) for name, v in value.items()}
@@ -138,7 +138,7 @@ def prune(value: Any, path: str, sample: Any) -> Any:
 
 
 def told(field: dict[str, Any]) -> Any:
-    """The type of a field, as words has it."""
+    """The type of a field, in the notation of the function words."""
     if field["type"] == "struct":
         return {child["name"]: told(child) for child in field["children"]}
     if field["encoding"] == "nested":

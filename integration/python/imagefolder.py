@@ -1,4 +1,7 @@
-"""Reads folders with torchvision's ImageFolder: imagefolder.py DIR... prints of each its classes with their pictures, or the error."""
+"""Reads folders with torchvision's ImageFolder: imagefolder.py DIR...
+
+Prints the classes of each folder with the number of pictures, or the error.
+"""
 
 import json
 import sys

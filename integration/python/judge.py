@@ -1,7 +1,7 @@
-"""Has REDbot judge the answers of a gateway: judge.py URL... prints {URL: [[level, subject, note], ...]} as JSON.
+"""Has REDbot check the responses of a gateway: judge.py URL... prints {URL: [[level, subject, note], ...]} as JSON.
 
-REDbot asks for each URL several times: plainly, with Accept, with If-None-Match, with a range and with Accept-Encoding. Its notes
-of level "bad" and "warning" are printed, those of all its requests. Each has the token in MILLRACE_TOKEN, if there is one.
+REDbot requests each URL several times: without special headers, with Accept, with If-None-Match, with a range and with Accept-Encoding. The
+program prints the notes of level "bad" and "warning" for all these requests. Each request has the token in MILLRACE_TOKEN, if there is one.
 """
 
 import configparser
@@ -17,7 +17,7 @@ CONFIG.read_dict({"redbot": {"enable_local_access": "True"}})
 
 
 def judge(urls):
-    """Asks REDbot for its notes of each URL, all at once."""
+    """Collects REDbot's notes for all URLs concurrently."""
     notes, waiting = {}, set(urls)
 
     def done(url, resource):

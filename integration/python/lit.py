@@ -1,6 +1,6 @@
 """Writes and reads LitData's chunks with LitData itself: lit.py write DIR | lit.py read DIR...
 
-Both print a JSON object with, for every directory and every sample in it, by id, a digest of the sample as the library decodes it.
+Both print a JSON object with a digest of each sample as the library decodes it, by directory and then by sample ID.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from litdata.streaming.item_loader import TokensLoader
 from PIL import Image
 
 SAMPLES = 60
-BLOCK = 8  # tokens of a sample, of the dataset "tokens"
+BLOCK = 8  # tokens per sample in the dataset "tokens"
 
-litdata.helpers._get_newer_version = lambda _: None  # it would ask PyPI
+litdata.helpers._get_newer_version = lambda _: None  # otherwise it sends a request to PyPI
 
 
 def sample(i: int) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def sample(i: int) -> dict[str, Any]:
 
 
 def canonical(x: Any) -> Any:
-    """Something whose repr tells all of a decoded value."""
+    """Converts a decoded value to one whose repr shows everything."""
     if isinstance(x, torch.Tensor):
         x = x.numpy()
     if isinstance(x, Image.Image):

@@ -1,7 +1,6 @@
 """Writes and reads MDS datasets with MosaicML Streaming itself: mds.py write DIR | mds.py read DIR...
 
-Both print a JSON object: of every directory, and of every sample there by its id, a digest of all its columns as the
-library decodes them.
+Both print a JSON object with a digest of all columns of each sample as the library decodes them, by directory and then by sample ID.
 """
 
 import hashlib
@@ -84,7 +83,7 @@ def value(name: str, encoding: str, i: int) -> Any:
 
 
 def canonical(x: Any) -> Any:
-    """Something whose repr tells all of a decoded value."""
+    """Converts a decoded value to one whose repr shows everything."""
     if isinstance(x, Image.Image):
         return x.mode, x.size, x.tobytes()
     if isinstance(x, (np.ndarray, np.generic)):

@@ -1,6 +1,6 @@
-"""Writes the files of the table of oddities that only libraries write: odd.py KIND DIRECTORY.
+"""Writes files for the table of oddities that only libraries can write: odd.py KIND DIRECTORY.
 
-Each kind is written by the library that people write it with. Nothing is printed.
+Each kind is written with its usual library. Nothing is printed.
 """
 
 import json
@@ -73,7 +73,7 @@ def litdata(directory: Path) -> None:
     import litdata.helpers
     from litdata.streaming.cache import Cache
 
-    litdata.helpers._get_newer_version = lambda _: None  # it would ask PyPI
+    litdata.helpers._get_newer_version = lambda _: None  # otherwise it sends a request to PyPI
     cache = Cache(str(directory), chunk_bytes=1 << 20)
     for i in range(3):
         cache[i] = [float(i)] * 5000

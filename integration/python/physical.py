@@ -1,7 +1,7 @@
 """Prints the rows of a Parquet or Arrow file as pyarrow reads them, in the representation of docs/spec/rows.md.
 
-Each value is its physical bytes in hexadecimal. A null is None, a struct a dict, a list a list, a map a list of dicts of key and value.
-The type of each column is included, as docs/api.md names it.
+Each value is its physical bytes in hexadecimal. A null is None, a struct a dict, a list a list, and a map a list of dicts with key and
+value. The output includes the type of each column in the notation of docs/api.md.
 """
 
 import json
@@ -30,7 +30,7 @@ def decimal(scalar, column) -> bytes:
 
 
 def natural(scalar) -> bytes:
-    """A value as Arrow itself lays it out. A boolean takes a byte."""
+    """A value in Arrow's own layout. A boolean takes a byte."""
     kind = scalar.type
     if pa.types.is_boolean(kind):
         return bytes([scalar.as_py()])
@@ -41,7 +41,7 @@ def natural(scalar) -> bytes:
 
 
 def leaf(scalar, column) -> bytes:
-    """A value of a column that is neither struct nor list. Of an Arrow file, column is None."""
+    """A value of a column that is neither struct nor list. For an Arrow file column is None."""
     kind = scalar.type
     if pa.types.is_dictionary(kind):
         return leaf(scalar.value, column)
@@ -70,7 +70,7 @@ def leaf(scalar, column) -> bytes:
 
 
 def tree(scalar, columns) -> object:
-    """A value as nested lists and dicts. columns gives the leaves in their order."""
+    """A value as nested lists and dicts. columns yields the leaves in their order."""
     kind = scalar.type
     if isinstance(kind, pa.BaseExtensionType):
         return tree(scalar.value, columns) if scalar.is_valid else None
@@ -100,7 +100,7 @@ def is_list(kind) -> bool:
 
 
 def leaves(kind) -> int:
-    """How many columns of a file a type takes."""
+    """The number of a file's columns that a type spans."""
     if isinstance(kind, pa.BaseExtensionType):
         return leaves(kind.storage_type)
     if pa.types.is_map(kind):
@@ -113,7 +113,7 @@ def leaves(kind) -> int:
 
 
 def leaf_type(kind, column) -> str:
-    """The type of a column that is neither struct nor list, in the words of docs/api.md."""
+    """The type of a column that is neither struct nor list, in the notation of docs/api.md."""
     if column is None:
         return arrow_type(kind)
     about = json.loads(column.logical_type.to_json())
@@ -137,7 +137,7 @@ def leaf_type(kind, column) -> str:
 
 
 def arrow_type(kind) -> str:
-    """A type of Arrow that is neither struct nor list."""
+    """The name of an Arrow type that is neither struct nor list."""
     if pa.types.is_dictionary(kind):
         return arrow_type(kind.value_type)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -149,7 +149,7 @@ def arrow_type(kind) -> str:
 
 
 def type_of(kind, columns) -> str:
-    """A type in the words of docs/api.md. columns gives the leaves in their order."""
+    """A type in the notation of docs/api.md. columns yields the leaves in their order."""
     if isinstance(kind, pa.BaseExtensionType):
         return "bool" if isinstance(kind, pa.Bool8Type) else type_of(kind.storage_type, columns)
     if pa.types.is_map(kind):
@@ -168,7 +168,7 @@ def type_of(kind, columns) -> str:
 
 
 def columns_of(fields, columns, above: str = "", nullable: bool = False):
-    """The types of the columns by their paths, a column inside a struct by both names."""
+    """The types of the columns by their paths. The path of a column in a struct has both names."""
     at = 0
     for field in fields:
         n = leaves(field.type)
@@ -181,7 +181,7 @@ def columns_of(fields, columns, above: str = "", nullable: bool = False):
 
 
 class Source:
-    """A file: its schema, its columns if it is of Parquet, and its rows."""
+    """A file: its schema, its Parquet columns, and its rows."""
 
     def __init__(self, path: str):
         self.path = path

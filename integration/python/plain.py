@@ -1,9 +1,8 @@
-"""Writes and reads datasets of formats that other libraries have: plain.py write DIR | plain.py read KIND DIR...
+"""Writes and reads datasets of formats that other libraries support: plain.py write DIR | plain.py read KIND DIR...
 
-TFRecord by the tfrecord package and tensorboardX, JSON Lines by json, jq and Polars, comma-separated values by csv,
-pandas, Polars, DuckDB and pyarrow, zip archives by zipfile, zip and bsdtar, arrays by NumPy and npy-append-array, token files by Megatron's
-own indexed_dataset and by NumPy. Both print a JSON object with,
-for every directory and every sample in it, by id, a digest of the sample as the library decodes it.
+TFRecord by the tfrecord package and tensorboardX, JSON Lines by json, jq and Polars, comma-separated values by csv, pandas, Polars, DuckDB
+and pyarrow, zip archives by zipfile, zip and bsdtar, arrays by NumPy and npy-append-array, token files by Megatron's own indexed_dataset
+and by NumPy. Both print a JSON object with a digest of each sample as the library decodes it, by directory and then by sample ID.
 """
 
 import csv
@@ -34,7 +33,7 @@ FEATURES = {"id": "int", "image": "byte", "scores": "float"}
 
 
 def megatron() -> Any:
-    """Megatron's module of token files alone: the package would import all that trains."""
+    """Imports only Megatron's module of token files: the whole package would import everything for training."""
     spec = importlib.util.find_spec("megatron")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("megatron-core is not installed")
@@ -52,7 +51,7 @@ def megatron() -> Any:
 
 
 def record(i: int) -> dict[str, Any]:
-    """A sample as the text formats have it."""
+    """A sample of the text formats."""
     return {"id": i, "text": 'é"\\\n\u2028' * (i % 4), "of": [i / 7, None, True, {"deep": "x" * i}]}
 
 
@@ -106,12 +105,12 @@ def write_polars_lines(directory: Path) -> None:
 
 
 def row(i: int) -> dict[str, str]:
-    """A sample as a table has it."""
+    """A sample of a table."""
     return {"id": str(i), "te,xt": ("é\n", '"', "\r\n,", " ", "")[i % 5] * (i % 4), "last": "\t" * (i % 3)}
 
 
 def write_csv(directory: Path) -> None:
-    """As spreadsheets do: a byte order mark, carriage returns; the second file is not ended."""
+    """Writes like a spreadsheet: with a byte order mark and carriage returns. The second file has no final line end."""
     for shard, encoding in enumerate(["utf-8-sig", "utf-8"]):
         out = io.StringIO(newline="")
         table = csv.DictWriter(out, list(row(0)))
@@ -137,7 +136,7 @@ def write_arrow_csv(directory: Path) -> None:
 
 
 def texts(i: int) -> dict[str, str]:
-    """A sample of a table whose writer may ask for quotes by itself, or may write a carriage return without."""
+    """A sample of a table without carriage returns, for writers that quote in their own way or leave a carriage return unquoted."""
     return {name: value.replace("\r", "") for name, value in row(i).items()}
 
 
@@ -168,7 +167,7 @@ def picture(i: int) -> tuple[str, bytes]:
 
 
 def write_bare_table(directory: Path) -> None:
-    """Without a header, by two writers."""
+    """Writes files without a header, with two writers."""
     import pyarrow
     import pyarrow.csv
 
@@ -179,7 +178,10 @@ def write_bare_table(directory: Path) -> None:
 
 
 def write_zipfile(directory: Path) -> None:
-    """By Python: members that are stored, deflated, and both in one archive, with lengths before the content or behind it."""
+    """Writes archives with Python: stored members, deflated members, and both in one archive.
+
+    Lengths are before the content or after it.
+    """
     for shard, methods in enumerate([(0, 0), (8, 8), (0, 8)]):
         out = io.BytesIO()
         if shard == 1:
@@ -192,9 +194,7 @@ def write_zipfile(directory: Path) -> None:
 
 
 def write_zip_tools(directory: Path) -> None:
-    """Writes archives with zip, which compresses only where that makes a member smaller, and with
-    bsdtar.
-    """
+    """Writes archives with zip, which compresses a member only if that makes it smaller, and with bsdtar."""
     with tempfile.TemporaryDirectory() as root:
         for i in range(SAMPLES):
             name, content = picture(i)
@@ -213,7 +213,7 @@ def write_npy(directory: Path) -> None:
 
 
 def write_npy_append(directory: Path) -> None:
-    """Appends in pieces, each of which rewrites the header."""
+    """Appends an array in pieces. Each step rewrites the header."""
     from npy_append_array import NpyAppendArray
 
     with NpyAppendArray(str(directory / "x.npy")) as out:
@@ -226,7 +226,7 @@ def write_flat(directory: Path) -> None:
 
 
 def write_cifar(directory: Path) -> None:
-    """CIFAR-10's files as its page describes them: a label, then red, green and blue planes of 32 by 32."""
+    """Writes files in the format that CIFAR-10's page describes: a label, then red, green and blue planes of 32 by 32."""
     for shard in range(2):
         rows = []
         for i in range(shard, SAMPLES, 2):
@@ -238,7 +238,7 @@ def write_cifar(directory: Path) -> None:
 
 
 def text(shard: int) -> np.ndarray[Any, Any]:
-    """Tokens of which no two are the same in a shard, nor in two, so that a window's first one names it."""
+    """Tokens that are all different, within and across shards, so that the first token identifies a window."""
     return (np.arange(SAMPLES * WINDOW // 2 + 5) * 7 % 10007 + shard * 20000).astype(np.uint16)
 
 
@@ -248,7 +248,7 @@ def write_tokens(directory: Path) -> None:
 
 
 def write_llmc(directory: Path) -> None:
-    """As dev/data/data_common.py of llm.c does for GPT-2's tokens: a header of 256 numbers."""
+    """Writes like dev/data/data_common.py of llm.c for GPT-2's tokens: a header of 256 numbers."""
     for shard in range(2):
         header = np.zeros(256, np.int32)
         header[:3] = 20240520, 1, len(text(shard))
@@ -387,14 +387,14 @@ def read_cifar(directory: Path) -> Iterator[tuple[int, Any]]:
 
 
 def read_windows(directory: Path) -> Iterator[tuple[int, Any]]:
-    """Batches of windows, a row each."""
+    """Reads batches of windows, one per row."""
     for path in sorted(directory.iterdir()):
         for row in np.frombuffer(path.read_bytes(), np.uint16).reshape(-1, WINDOW + 1):
             yield int(row[0]), (row[:-1].tobytes(), row[1:].tobytes())
 
 
 def windows(tokens: np.ndarray[Any, Any]) -> Iterator[tuple[int, Any]]:
-    """Inputs and targets as trainers cut them from flat tokens, one block after another."""
+    """Inputs and targets, cut from flat tokens like trainers do, one block after another."""
     for at in range(0, len(tokens) - WINDOW, WINDOW):
         x, y = tokens[at : at + WINDOW], tokens[at + 1 : at + 1 + WINDOW]
         yield int(x[0]), (x.tobytes(), y.tobytes())
@@ -440,19 +440,19 @@ def digests(kind: str, directory: Path) -> dict[str, str]:
 
 
 def by_xz(data: bytes) -> bytes:
-    """Blocks of a fixed length each, by threads."""
+    """Compresses into blocks of a fixed length, with threads."""
     return subprocess.run(["xz", "-T2", "--block-size=999"], input=data, stdout=subprocess.PIPE, check=True).stdout
 
 
 def by_lzma(data: bytes) -> bytes:
-    """Streams with other checks, padding between them, and one without data."""
+    """Writes streams with other checks, padding between them, and an empty stream."""
     checks = lzma.CHECK_SHA256, lzma.CHECK_NONE, lzma.CHECK_CRC32, lzma.CHECK_CRC64
     pieces = [data[at : at + 1500] for at in range(0, len(data), 1500)] + [b""]
     return b"".join(lzma.compress(p, check=checks[i % 4], preset=i % 7) + bytes(4 * (i % 3)) for i, p in enumerate(pieces))
 
 
 def compress(root: Path, suffix: str, how: dict[str, Callable[[bytes], bytes]]) -> None:
-    """Compresses the JSON Lines as a dataset for each way to do so."""
+    """Compresses the JSON Lines into one dataset for each method."""
     for name, pack in how.items():
         packed = root / ("jsonl-" + name)
         packed.mkdir()

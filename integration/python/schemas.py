@@ -1,9 +1,8 @@
 """Checks the types of columns: schemas.py write DIR | schemas.py read DATASET=BATCH...
 
-write makes data sets in DIR: Parquet files with every logical type, and Arrow files and streams with dictionaries. read takes batches in
-the form arrow. Both print a JSON object with, for every data set, its rows by their keys, and as "schema" its columns, in both cases as
-pyarrow reads them. Some types differ in a batch, as docs/spec/rows.md describes: read converts the values back, and write converts the
-schema.
+write creates data sets in DIR: Parquet files with every logical type, and Arrow files and streams with dictionaries. read parses batches in
+the form arrow. Both print a JSON object with the rows of every data set by their keys, and its columns as "schema", as pyarrow reads them.
+Some types differ in a batch, as docs/spec/rows.md describes: read converts the values back, and write converts the schema.
 """
 
 import decimal
@@ -21,14 +20,14 @@ FILES = pathlib.Path(__file__).resolve().parents[2] / "chunkindex" / "codec" / "
 
 
 def flattened(table: pa.Table) -> pa.Table:
-    """A table whose columns are those of structs."""
+    """A table in which columns replace structs."""
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
     return table
 
 
 def logical(kind: pa.DataType) -> str:
-    """A type without how Arrow lays it out, which no batch keeps."""
+    """A type without its Arrow layout, which no batch preserves."""
     if pa.types.is_dictionary(kind):
         return logical(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -37,7 +36,7 @@ def logical(kind: pa.DataType) -> str:
 
 
 def declared(kind: pa.DataType, column: Any) -> str:
-    """The type that a batch has for a column of Parquet, where docs/spec/rows.md says that it is not pyarrow's."""
+    """The type in a batch for a Parquet column. docs/spec/rows.md lists where it differs from pyarrow's."""
     if column is not None and pa.types.is_decimal(kind):
         if column.physical_type in ("INT32", "INT64"):
             return f"decimal{column.physical_type[3:]}({kind.precision}, {kind.scale})"
@@ -54,7 +53,7 @@ def plain(value: Any) -> str:
 
 
 def decoded(field: pa.Field, scalar: pa.Scalar) -> Any:
-    """A value, of the logical type that metadata name."""
+    """A value, converted to the logical type in its metadata."""
     value, name = scalar.as_py(), (field.metadata or {}).get(b"millrace:logical", b"").decode()
     if name.startswith("decimal") and value is not None:
         scale = int(name[name.index(",") + 1 : -1])
@@ -66,7 +65,7 @@ def decoded(field: pa.Field, scalar: pa.Scalar) -> Any:
 
 
 def told(table: pa.Table, columns: dict[str, Any], stem: str) -> dict[str, str]:
-    """The rows of a file and its schema. columns are those of Parquet."""
+    """The rows of a file and its schema. columns are the Parquet columns."""
     table = flattened(table)
     kinds = [declared(field.type, columns.get(field.name)) for field in table.schema]
     rows = {"schema": repr(list(zip(table.column_names, kinds)))}
@@ -201,7 +200,7 @@ def duckdb_stream(path: pathlib.Path) -> None:
 
 
 def kinds(path: pathlib.Path) -> None:
-    """Values of every layout that a dictionary may have, with numbers of every width."""
+    """Values in every layout of a dictionary, with indices of every width."""
     numbers = [0, 1, None, 1, 0] * 8
     table = {}
     for i, (kind, values) in enumerate(

@@ -1,4 +1,4 @@
-"""Writes a small dataset of each format, by the libraries that have it: shown.py DIR. A browser's tests look at them. Nothing is printed."""
+"""Writes a small dataset in each format with that format's libraries: shown.py DIR. The browser tests show these. Nothing is printed."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def write_litdata(root: Path) -> None:
 
 def write_parquet(root: Path) -> None:
     columns = nested()
-    del columns["vector"]  # pyarrow writes no nulls of it
+    del columns["vector"]  # pyarrow cannot write its nulls
     pq.write_table(pa.table({"flat": flat()["utf8"], **columns}), root / "rows.parquet")
 
 
@@ -62,7 +62,7 @@ def write_arrow(root: Path) -> None:
 
 
 def write_media(root: Path) -> None:
-    """Sounds, pictures of every kind that browsers show, and arrays of pixels."""
+    """Writes sounds, pictures of every kind that browsers show, and arrays of pixels."""
     tone = np.sin(np.arange(8000) / 9).astype(np.float32) / 2
     for kind in "wav", "flac", "ogg", "mp3":
         soundfile.write(root / f"tone.{kind}", tone, 8000)

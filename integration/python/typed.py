@@ -1,7 +1,7 @@
-"""Reads batches in the form arrow with pyarrow, column by column by type: typed.py mds|lit CONSTANTS NAME=FILE...
+"""Reads batches in the form arrow with pyarrow, and decodes each column by its type: typed.py mds|lit CONSTANTS NAME=FILE...
 
-Prints a JSON object with, for every name and every sample, by id, the digest that mds.py and lit.py compute from the sample as the format's
-library reads it from the dataset itself. CONSTANTS are those of the dataset's description.
+Prints a JSON object with a digest of each sample, by name and then by sample ID. The digest is the one that mds.py and lit.py compute from
+the sample as the format's library reads it from the dataset itself. CONSTANTS are those of the dataset's description.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ import pyarrow.ipc
 
 
 def number(t: pa.DataType) -> Any:
-    """NumPy's type of the same number."""
+    """NumPy's equivalent of a number type."""
     return np.dtype({"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(t), str(t))).type
 
 
 def value(field: pa.Field, scalar: pa.Scalar, other: Callable[[str, bytes], Any]) -> Any:
-    """A value of a typed column; one of another encoding is decoded by the library of the format."""
+    """A value of a typed column. The library of the format decodes columns of other encodings."""
     metadata = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
     if "millrace:encoding" in metadata:
         stored = scalar.as_py()
@@ -55,7 +55,7 @@ def of_mds(_: dict[str, Any]) -> tuple[Callable[[str, bytes], Any], Callable[[di
         return mds_decode({"pickle": "pkl"}.get(encoding, encoding.removeprefix("mds:")), stored)
 
     def sample(row: dict[str, Any]) -> tuple[str, Any]:
-        row["id"] = int(row["id"])  # Streaming makes Python's own number of an "int"
+        row["id"] = int(row["id"])  # Streaming returns a Python integer for an "int"
         return str(row["id"]), [(k, canonical(v)) for k, v in sorted(row.items())]
 
     return other, sample

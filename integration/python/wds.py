@@ -1,8 +1,8 @@
 """Writes and reads tar shards with WebDataset itself: wds.py write DIR | wds.py read DIR... | wds.py group.
 
-The first two print a JSON object: of every directory, and of every sample there by its key, a digest of all its members. The last one
-reads lists of member names from stdin, as JSON, and prints for each the samples that WebDataset makes of such a shard: its key and its
-extensions, or why it makes none.
+The first two print a JSON object with a digest of all members of each sample, by directory and then by key. The last one reads lists of
+member names from stdin, as JSON. For each list it prints the samples that WebDataset reads from such a shard, with key and extensions, or
+the reason why it reads none.
 """
 
 import gzip
@@ -24,7 +24,7 @@ SHARDS = 3
 
 
 def write(directory: str) -> None:
-    """Writes the same shards plain, in one gzip member, in many, and in zstd, and by the programs that people make tars with."""
+    """Writes the same shards plain, in one gzip member, in many, and in zstd, and with common tar programs."""
     plain = os.path.join(directory, "plain")
     for kind in ("plain", "tar.gz", "tgz", "members", "zst", "tools"):
         os.makedirs(os.path.join(directory, kind))
@@ -47,10 +47,10 @@ def write(directory: str) -> None:
             subprocess.run([*TOOLS[s], "-cf", target, "-C", files, "-T", "-"], input="\n".join(shard.getnames()).encode(), check=True)
 
 
-# GNU tar with its own headers and with those of POSIX, and libarchive's tar.
+# GNU tar with its own headers and with POSIX headers, and libarchive's tar.
 TOOLS = (["tar", "--format=gnu"], ["tar", "--format=posix"], ["bsdtar"])
 
-# pyarrow brings zstd along; it is loaded apart, since it starts threads.
+# zstd comes with pyarrow. A separate process imports it, because it starts threads.
 ZSTD = """
 import sys, pyarrow
 with open(sys.argv[1], "rb") as f, pyarrow.CompressedOutputStream(sys.argv[2], "zstd") as out:

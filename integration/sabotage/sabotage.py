@@ -35,7 +35,7 @@ PAGE = os.path.join(ROOT, "docs", "dev", "planted-bugs.md")
 # seconds for one test, many times the slowest test's time on a busy machine: a slower test counts
 # as hanging
 LIMIT = 600
-MOST = 150  # planted bugs: contracts and several processes; mutation tests cover the rest
+MOST = 150  # maximum number of planted bugs: contracts and several processes; mutation tests cover the rest
 NOTICED = ("noticed", "noticed: hangs")
 HEAD = """# Planted bugs
 

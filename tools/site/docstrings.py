@@ -19,7 +19,7 @@ PAGE = re.compile(r"https://github\.com/millrace-data/millrace/blob/main/docs/([
 
 
 class Columns(griffe.Extension):
-    """Changes every docstring when griffe has read it."""
+    """Changes every docstring after griffe has read it."""
 
     def on_object(self, *, obj, **_):
         if obj.docstring is not None:
@@ -27,7 +27,7 @@ class Columns(griffe.Extension):
 
 
 def with_lists(text):
-    """Makes lists of the paragraphs that are rows of two columns."""
+    """Converts paragraphs with rows of two columns to lists."""
     return "\n\n".join(_paragraph(p) for p in text.split("\n\n"))
 
 
@@ -49,7 +49,7 @@ def _paragraph(text):
 
 
 def _row(lines, i):
-    """Finds a name, and its description in the second column or indented below."""
+    """Finds a name and its description, in the second column or indented below."""
     found = ROW.match(lines[i])
     if found and (found[3] or (i + 1 < len(lines) and lines[i + 1].startswith(found[1] + " " * 4))):
         return found

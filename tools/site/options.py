@@ -1,6 +1,6 @@
-"""Shows the parameters behind `**options: Unpack[Whole]` in the signatures of the API's page, as help() does.
+"""Shows the parameters behind `**options: Unpack[Whole]` in the signatures on the API's page, like help().
 
-griffe's own extension unpack_typeddict leaves out parameters of a TypedDict's bases, and all defaults.
+griffe's own extension unpack_typeddict omits all defaults, and the parameters of a TypedDict's bases.
 """
 
 import ast
@@ -11,7 +11,7 @@ from millrace import _parameters
 
 
 class Options(griffe.Extension):
-    """Changes the signature of a function that takes a TypedDict of options."""
+    """Changes the signature of a function with a TypedDict of options."""
 
     def on_function(self, *, func, **_):
         for given in list(func.parameters):

@@ -35,7 +35,7 @@ def _with_decisions(item, pages):
 
 
 def on_files(files, config):
-    """Puts a page in the place of each notebook."""
+    """Replaces each notebook by a page."""
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
             page = file.src_uri.removesuffix(".ipynb") + ".md"
@@ -45,7 +45,7 @@ def on_files(files, config):
 
 
 def notebook(text, uri):
-    """Renders a notebook as Markdown: its cells of text, and its code."""
+    """Renders a notebook as Markdown: its text cells and its code."""
     out = []
     for cell in json.loads(text)["cells"]:
         source = "".join(cell["source"])
@@ -74,9 +74,9 @@ def on_page_markdown(markdown, *, page, config, **_):
 
 
 def _lists(lines, text):
-    """Writes lists as Python's Markdown requires them, and maps the lines that are not code."""
+    """Converts lists to the form that Python's Markdown requires, and applies text to the lines outside code."""
     fence, before = False, ""
-    margin, paragraphs = 0, False  # margin: of what belongs to the last list item, where there is one; an item may have paragraphs
+    margin, paragraphs = 0, False  # margin: indentation of the last list item's content, if any; an item may have paragraphs
     for line in lines:
         item = None if fence else ITEM.match(line)
         if item and before.strip() and (paragraphs or not margin):

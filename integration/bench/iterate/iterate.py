@@ -27,7 +27,7 @@ IN_FLIGHT = 16  # requests of the arm with one GET per sample
 
 
 def by_client(client: millrace.Client, plan: dict[str, Any], first: int, span: float) -> float:
-    """Every sample as a memoryview of its own."""
+    """Reads every sample as a separate memoryview."""
     begun, samples = time.monotonic(), 0
     for number in itertools.count(first):
         for batch in client.epoch(number, **plan):
@@ -38,7 +38,7 @@ def by_client(client: millrace.Client, plan: dict[str, Any], first: int, span: f
 
 
 def by_readinto(conn: http.client.HTTPConnection, buffer: memoryview, path: str, words: str, first: int, span: float) -> float:
-    """The same bytes over one connection into one buffer, and nothing else."""
+    """Reads the same bytes over one connection into one buffer, and does nothing else."""
     samples, number, batch, begun = 0, first, 0, time.monotonic()
     while time.monotonic() - begun <= span:
         conn.request("GET", f"{path}/epochs/{number}/batches/{batch}?{words}")
@@ -60,7 +60,7 @@ def by_readinto(conn: http.client.HTTPConnection, buffer: memoryview, path: str,
 
 
 def by_get(store: str, urls: list[str], span: float) -> float:
-    """One object a sample, in random order, over keep-alive connections."""
+    """Reads one object per sample, in random order, over keep-alive connections."""
     counts, begun = [0] * IN_FLIGHT, time.monotonic()
 
     def run(worker: int) -> None:
@@ -95,7 +95,7 @@ def main() -> None:
     conn, buffer = http.client.HTTPConnection(urlsplit(gateway).netloc), memoryview(bytearray(64 << 20))
     plain, checked = (millrace.Client(gateway, dataset=dataset, routing=millrace.Routing(check=check)) for check in ("never", "auto"))
     with plain, checked:
-        for turn in range(int(rounds) + 1):  # the first one makes buffers and connections, and does not count
+        for turn in range(int(rounds) + 1):  # the first round creates buffers and connections, and does not count
             first = turn * 1000
             found["readinto"].append(by_readinto(conn, buffer, f"/v1/datasets/{dataset}", words, first, float(span)))
             found["client"].append(by_client(plain, plan, first, float(span)))

@@ -2,10 +2,10 @@
 
 shared.py SOCKET GATEWAY DATASET QUERY SPAN ROUNDS PID PID
 
-SOCKET and GATEWAY are the addresses of two gateways that serve the same, with their process numbers. Both have read the dataset before the
-first round that counts. Arms alternate; each reads for SPAN seconds. Prints samples per
-second and processor seconds per sample, of the gateway and the reader together: {"shared": [...], "socket": [...], "shared_cpu": [...],
-"socket_cpu": [...]}. The sums have to be equal.
+SOCKET and GATEWAY are the addresses of two gateways that serve the same data, and the PIDs are their process IDs. Both gateways read the
+dataset before the first round that counts. Arms alternate; each reads for SPAN seconds. Prints samples per second, and processor seconds
+per sample of gateway and reader together: {"shared": [...], "socket": [...], "shared_cpu": [...], "socket_cpu": [...]}. The sums of both
+arms must be equal.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ import numpy as np
 import millrace
 
 TICKS = os.sysconf("SC_CLK_TCK")
-HEADER = 40  # bytes of the framed form before the lengths
+HEADER = 40  # bytes of the framed form before the table of lengths
 
 
 def processor(pid: int) -> float:
-    """Seconds that a process has used."""
+    """Processor seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def total(view: memoryview) -> int:
-    """The sum of the whole 64-bit words of a sample."""
+    """The sum of the complete 64-bit words of a sample."""
     return int(np.frombuffer(view, np.uint64, len(view) // 8).sum())
 
 
 def by_memory(client: millrace.Client, plan: dict[str, Any], first: int) -> Iterator[tuple[int, int]]:
-    """Gives samples and sum of each batch that the client hands out."""
+    """Yields the number and the sum of the samples of each batch from the client."""
     for number in itertools.count(first):
         for batch in client.epoch(number, **plan):
             views = batch.views()
@@ -50,7 +50,7 @@ def by_memory(client: millrace.Client, plan: dict[str, Any], first: int) -> Iter
 
 
 def by_readinto(conn: http.client.HTTPConnection, buffer: memoryview, path: str, words: str, first: int) -> Iterator[tuple[int, int]]:
-    """The same over one connection into one buffer, and nothing else."""
+    """Does the same over one connection into one buffer, and nothing else."""
     number, batch = first, 0
     while True:
         conn.request("GET", f"{path}/epochs/{number}/batches/{batch}?format=framed&{words}")
@@ -74,7 +74,7 @@ def by_readinto(conn: http.client.HTTPConnection, buffer: memoryview, path: str,
 
 def measured(batches: Iterator[tuple[int, int]], pid: int, span: float) -> tuple[float, float, list[int]]:
     """Returns samples per second, processor seconds per sample, and the sums of the first batches."""
-    next(batches)  # connections and buffers
+    next(batches)  # creates connections and buffers
     used, begun = processor(pid) + time.process_time(), time.monotonic()
     samples, sums = 0, list[int]()
     for n, s in batches:
@@ -98,7 +98,7 @@ def main() -> None:
             while left > 0:
                 left -= next(reader)[0]
             reader.close()  # type: ignore[attr-defined]
-        for turn in range(int(rounds) + 1):  # the first one makes memory and connections, and does not count
+        for turn in range(int(rounds) + 1):  # the first round creates memory and connections, and does not count
             sums = []
             for arm, pid, batches in (
                 ("shared", near, by_memory(client, plan, turn * 1000)),

@@ -1,15 +1,13 @@
-"""The benefit of client threads that switch between fetching and decoding, compared with the same
-number of threads that do not.
+"""The benefit of client threads that switch between fetching and decoding, compared with the same number of threads with fixed roles.
 
 threads.py GATEWAY LINE DATASET QUERY SPAN ROUNDS
 
-Four threads do three kinds of work. In "line" each connection is slow (LINE is the gateway behind
-such a network) and decoding costs next to nothing. In "decoder" the gateway is near, and decoding
-takes longer than fetching. In "both", half the epoch is the one and half the other. The decoder
-waits, like one that runs on its own core and has released the interpreter's lock.
+Four threads do three kinds of work. In "line" each connection is slow (LINE is the gateway behind such a network), and decoding takes
+almost no time. In "decoder" the gateway is near, and decoding takes longer than fetching. In "both" the kinds alternate, for half of the
+epoch each. The decoder waits, like one that runs on its own core and has released the interpreter's lock.
 
-Arms alternate; each reads for SPAN seconds. Prints {work: {arm: [samples per second]}}: "moving",
-and "F+D" for F threads that fetch and D that decode.
+Arms alternate; each reads for SPAN seconds. Prints {work: {arm: [samples per second]}}. The arms are "moving", and "F+D" for F threads that
+fetch and D that decode.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ import millrace
 
 THREADS = 4
 AHEAD = 16  # batches
-QUICK, SLOW = 0.002, 0.06  # seconds for which a batch is decoded
-TURN = 32  # batches for which "both" is the one or the other
+QUICK, SLOW = 0.002, 0.06  # seconds to decode a batch
+TURN = 32  # number of batches after which "both" switches
 
 Decode = Callable[[millrace.Batch], float]
 

@@ -1,10 +1,10 @@
-"""Goal 18: the memory of a gateway and of the workers of a DataLoader that read from it, each page counted once.
+"""Goal 18: the memory of a gateway and of the workers of a DataLoader that read from it. Each page counts once.
 
 together.py SOCKET DATASET QUERY WORKERS PID ADMIN
 
-Prints {"pss": bytes of all processes, "alone": bytes of the same processes without the gateway and with nothing to read, "used": bytes of the
-gateway's budget in use, as ADMIN says, "rate": samples per second}. PSS and use are those of the moment when most was held beyond the use.
-A page that n processes have mapped counts as 1/n in each (PSS).
+Prints {"pss": bytes of all processes, "alone": bytes of the same processes without the gateway and without data, "used": bytes in use of
+the gateway's budget according to ADMIN, "rate": samples per second}. "pss" and "used" are from the moment when their difference was
+largest. A page that n processes have mapped counts as 1/n in each (PSS).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 import millrace.torch
 
-LONG = 4.0  # seconds that workers read before their memory is taken
+LONG = 4.0  # seconds that workers read before their memory is measured
 
 
 class Nothing(IterableDataset):  # type: ignore[misc]
@@ -38,17 +38,17 @@ class Nothing(IterableDataset):  # type: ignore[misc]
 
 
 def shares(pids: list[int]) -> int:
-    """The memory of processes together."""
+    """The memory of several processes together."""
     total = 0
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has just ended
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has just exited
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) << 10
     return total
 
 
 def in_use(admin: str) -> float:
-    """The bytes of the gateway's budget in use, those of shared segments among them."""
+    """The bytes in use of the gateway's budget, including shared segments."""
     with urllib.request.urlopen(f"{admin}/metrics") as answer:
         return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith("millrace_budget_used_bytes "))
 

@@ -1,8 +1,8 @@
-"""How each library reads Parquet files. As in libraries.py, its authors should review this code.
+"""How each library reads Parquet files. Its authors should review this code, like libraries.py.
 
-All read the same files, which `datasets` has written. Images arrive as batches of a tensor of bytes
-and a tensor of classes, texts as a dict of columns (sets.py). No library decodes images: decoding
-is switched off in `datasets`, because otherwise the decoder would dominate the measurement.
+All libraries read the same files, which `datasets` has written. Images arrive as batches of a tensor of bytes and a tensor of classes, and
+texts as a dict of columns (sets.py). No library decodes images: decoding is switched off in `datasets`, because otherwise the decoder would
+dominate the measurement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TEXTS = ("id", "text", "url", "language", "score")
 
 
 def _sample(row: dict[str, Any]) -> Any:
-    """A row as a sample that torch's default_collate can put into a batch."""
+    """A row in the form of a sample that torch's default_collate accepts."""
     return (to_tensor(row["image"]["bytes"]), row["label"]) if "image" in row else row
 
 
@@ -29,7 +29,7 @@ def _collate(rows: list[dict[str, Any]]) -> Any:
 
 
 def millrace(job: Job) -> Reader:
-    """By batches with the default plan, decoded by the types of the columns."""
+    """Reads in batches with the default plan. The columns' types select the decoders."""
     from millrace import decoders, open
 
     dataset = f"parquet-{job.set}"
@@ -40,7 +40,8 @@ def millrace(job: Job) -> Reader:
 
 
 def huggingface(job: Job) -> Reader:
-    """`datasets` in streaming mode over s3fs: files in another order each epoch, and a buffer of 1,000 rows, its default."""
+    """Uses `datasets` in streaming mode over s3fs, with a different order of files in each epoch and a buffer of 1,000 rows, its default.
+    """
     import datasets
 
     options = {"endpoint_url": job.endpoint}
@@ -60,7 +61,7 @@ def huggingface(job: Job) -> Reader:
 
 
 def litdata(job: Job) -> Reader:
-    """LitData's ParquetLoader: files are downloaded whole to a local directory, and read there by row group."""
+    """Uses LitData's ParquetLoader, which downloads whole files to a local directory and reads them there by row group."""
     from litdata import StreamingDataLoader, StreamingDataset
     from litdata.streaming.item_loader import ParquetLoader
 
@@ -77,9 +78,9 @@ def litdata(job: Job) -> Reader:
 
 
 def pyarrow(job: Job) -> Reader:
-    """pyarrow's dataset over its own S3 filesystem, read ahead by its own threads, in stored order: it has no shuffle.
+    """Uses pyarrow's dataset over its own S3 filesystem. Its threads read ahead in stored order, because it has no shuffle.
 
-    A batch ends where a row group does.
+    A batch ends at the end of a row group.
     """
     from pyarrow import dataset, fs
 
@@ -104,7 +105,7 @@ def pyarrow(job: Job) -> Reader:
 
 
 def _column(values: Any) -> Any:
-    """Numbers as a tensor, strings as a list."""
+    """Returns numbers as a tensor, and strings as a list."""
     return values.to_pylist() if str(values.type) == "string" else torch.from_numpy(values.to_numpy())
 
 

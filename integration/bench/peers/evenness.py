@@ -1,8 +1,8 @@
-"""How evenly classes come in batches when a set is stored class by class: evenness.py [--json]
+"""How evenly batches mix classes if a set is stored class by class: evenness.py [--json]
 
-16,384 samples of 32 classes in 256 shards, one class after the other, batches of 256. Each library reads files that it wrote
-itself, in one process, with the shuffle that its documentation recommends; Millrace's order is computed as docs/spec/order.md says.
-A figure is the mean of chi_square (read.py) over the batches of an epoch: 1 where samples are drawn at random.
+The set has 16,384 samples of 32 classes in 256 shards, one class after another; batches have 256 samples. Each library reads files that it
+wrote itself, in one process, with the shuffle that its documentation recommends. Millrace's order is computed according to
+docs/spec/order.md. A figure is the mean of chi_square (read.py) over the batches of an epoch: 1 if samples are drawn at random.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 warnings.filterwarnings("ignore")
-os.environ["DISABLE_VERSION_CHECK"] = "1"  # LitData would ask PyPI
+os.environ["DISABLE_VERSION_CHECK"] = "1"  # otherwise LitData sends a request to PyPI
 sys.path.append(str(Path(__file__).resolve().parents[3] / "client" / "python"))
 
 import torch
@@ -73,7 +73,7 @@ def litdata(directory: str) -> Iterator[int]:
 
 
 def tfrecord(_: str) -> Iterator[int]:
-    """tf.data's shuffle(1000) behind shuffled files: a buffer of which a random one leaves for each that comes."""
+    """Uses tf.data's shuffle(1000) after shuffled files: each new sample replaces a random one of a buffer."""
     import random
 
     draw = random.Random(SEED)

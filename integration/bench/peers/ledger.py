@@ -1,4 +1,4 @@
-"""Records each measurement when it is made, so that none is lost, and lists the remaining ones."""
+"""Records each measurement as soon as it is made, so that none is lost, and lists the remaining ones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 
 import report
 
-FIRST = "millrace-parquet"  # the reader that the others are held against, turn by turn
+FIRST = "millrace-parquet"  # the reader with which the others are compared, round by round
 
 
 @dataclass(frozen=True)
 class Task:
     """One measurement."""
 
-    part: str  # of the report: same, speed, resume, cut, resize
-    about: dict[str, Any]  # the values that distinguish it from other tasks of its part
+    part: str  # part of the report: same, speed, resume, cut, resize
+    about: dict[str, Any]  # values that distinguish the task from others of its part
     make: Callable[[], dict[str, Any]]
 
     @property
@@ -31,7 +31,7 @@ class Task:
 
 
 class Ledger:
-    """The measurements of a run, in a JSON file that is whole at any time."""
+    """The measurements of a run, in a JSON file that is complete at any time."""
 
     def __init__(self, path: Path, about: dict[str, Any], commit: str, go_on: bool) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Ledger:
         self.write()
 
     def make(self, task: Task) -> None:
-        """Makes one measurement, writes it down and tells of it."""
+        """Makes one measurement, records it and prints it."""
         begun = time.monotonic()
         row = task.make()
         self.book["rows"][task.name] = {"part": task.part, **task.about, **row, "took": time.monotonic() - begun}
@@ -72,7 +72,7 @@ class Ledger:
             self.tell(f"  {len(self.tasks) - len(left)} of {len(self.tasks)} measurements, about {minutes:.0f} min left")
 
     def guess(self, task: Task) -> float:
-        """Seconds that a measurement will take, going by the most similar ones."""
+        """The expected seconds of a measurement, from the most similar ones."""
         rows = self.book["rows"].values()
         like: list[float] = [r["took"] for r in rows]
         for keys in (["part"], ["part", "library"], ["part", "library", "set"], ["part", "library", "set", "line"]):
@@ -90,7 +90,7 @@ class Ledger:
         print(what, file=sys.stderr, flush=True)
 
     def tell_times(self) -> None:
-        """Says how long each part took."""
+        """Prints the time of each part."""
         took: dict[str, float] = {}
         for row in self.book["rows"].values():
             part = " ".join(str(row[k]) for k in ("part", "line", "set") if k in row)
@@ -152,7 +152,7 @@ def rate(epoch: dict[str, Any]) -> float:
 
 
 def ratios(firsts: list[dict[str, Any]], turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many times a library's rate FIRST's rate is, turn by turn: median and quartiles, of the cold epoch and of the warm one."""
+    """The ratio of FIRST's rate to a library's rate, round by round: median and quartiles, for the cold and the warm epoch."""
     pairs = [(a["epochs"], b["epochs"]) for a, b in zip(firsts, turns) if not (a["error"] or b["error"])]
     found = {}
     for at, name in enumerate(("cold_ratio", "warm_ratio")):

@@ -1,11 +1,9 @@
 """How each library reads a set. Its authors should review this code.
 
-Each function takes a Job and returns a Reader. All return the same: batches of a tensor of bytes
-[samples, length] and a tensor of classes, by a DataLoader with the requested number of workers.
-Settings are those that the library's own documentation recommends for training from S3, and all
-others keep their defaults. The workers batch samples, as WebDataset's documentation advises. Its
-further step of shuffling the batches of all workers again is left out, because it passes every
-sample through the main process once more.
+Each function accepts a Job and returns a Reader. All readers return the same: batches of a tensor of bytes [samples, length] and a tensor
+of classes, from a DataLoader with the requested number of workers. Settings are those that the library's own documentation recommends for
+training from S3; all others keep their defaults. The workers batch samples, as WebDataset's documentation advises. Its further step of
+shuffling the batches of all workers again is omitted, because it passes every sample through the main process once more.
 """
 
 from __future__ import annotations
@@ -30,40 +28,39 @@ class Job:
     set: str  # name of the set
     samples: int
     shards: int  # tar shards of the set
-    endpoint: str  # of the store
-    local: str  # empty directory for the library's files on this machine
+    endpoint: str  # URL of the store
+    local: str  # empty directory for the library's local files
     workers: int
     seed: int = 1
-    batch: int = BATCH  # samples of this process's batches
-    ranks: int = 1  # processes that read together, as RANK and WORLD_SIZE say too
-    state: dict[str, Any] | None = None  # of a reader before
-    skip: int = 0  # batches that an earlier run has had
+    batch: int = BATCH  # samples per batch of this process
+    ranks: int = 1  # number of processes that read together, also in RANK and WORLD_SIZE
+    state: dict[str, Any] | None = None  # state of an earlier reader
+    skip: int = 0  # batches that an earlier run has read
 
 
 @dataclass
 class Reader:
-    epoch: Callable[[], Iterator[Any]]  # the batches of one more epoch: see sets.py
-    # the state after a number of batches; None: the library cannot resume, and reads these batches
-    # again
+    epoch: Callable[[], Iterator[Any]]  # yields the batches of one more epoch: see sets.py
+    # the state after a number of batches; None: the library cannot resume, and reads these batches again
     state: Callable[[int], dict[str, Any] | None]
 
 
 def to_tensor(content: Any) -> torch.Tensor:
-    """A tensor over the bytes that a library hands out: the batch is a copy of them in any case."""
+    """Wraps bytes of a library in a tensor without a copy, because batching copies them anyway."""
     return torch.frombuffer(content, dtype=torch.uint8)
 
 
 def loader_options(job: Job) -> dict[str, Any]:
-    return {"num_workers": job.workers, "persistent_workers": job.workers > 0, "prefetch_factor": 2}  # torch's own default
+    return {"num_workers": job.workers, "persistent_workers": job.workers > 0, "prefetch_factor": 2}  # torch's default
 
 
 def webdataset(job: Job) -> Reader:
-    """tar shards, streamed whole over HTTP by curl, a shuffle of the shards and one of 1,000 samples in memory."""
+    """Streams tar shards over HTTP with curl, shuffles the shards, and shuffles 1,000 samples in memory."""
     return _webdataset(job, None)
 
 
 def webdataset_cache(job: Job) -> Reader:
-    """The same with cache_dir: shards are downloaded whole to a local directory, and read from there."""
+    """Like webdataset, but with cache_dir: whole shards are downloaded to a local directory, and read from there."""
     return _webdataset(job, job.local)
 
 
@@ -91,11 +88,11 @@ def _webdataset(job: Job, cache_dir: str | None) -> Reader:
 
 
 def streaming(job: Job) -> Reader:
-    """MDS shards, downloaded whole to a local directory, shuffled by py1e, the default.
+    """Downloads whole MDS shards to a local directory, shuffled by py1e, the default.
 
-    The client that has fetched the index is dropped before workers are forked. Streaming 0.13 leaves it to them with its open
-    connection: two workers then read each other's answers from one socket, wait 60 seconds for bytes that the other one took, or
-    keep a broken shard. This is kinder than spawning the workers, which costs each of them seconds of imports.
+    The client that has fetched the index is deleted before workers are forked. Otherwise workers of Streaming 0.13 inherit it with its open
+    connection. Two workers then read each other's responses from one socket, wait 60 seconds for bytes that the other worker read, or store
+    a broken shard. The alternative, spawned workers, would cost each worker seconds of imports.
     """
     os.environ["S3_ENDPOINT_URL"] = job.endpoint
     from streaming import StreamingDataLoader, StreamingDataset
@@ -117,7 +114,7 @@ def streaming(job: Job) -> Reader:
 
 
 def litdata(job: Job) -> Reader:
-    """LitData's chunks, downloaded whole to a local directory."""
+    """Downloads whole chunks of LitData to a local directory."""
     from litdata import StreamingDataLoader, StreamingDataset
 
     class Samples(StreamingDataset):  # type: ignore[misc]
@@ -136,14 +133,12 @@ def litdata(job: Job) -> Reader:
 
 
 def millrace(job: Job) -> Reader:
-    """Reads tar shards, the same as WebDataset's, by batches with the default plan, without a
-    server: millrace.open starts a gateway.
-    """
+    """Reads WebDataset's tar shards in batches with the default plan, without a server: millrace.open starts a gateway."""
     return from_millrace(job, f"tar-{job.set}", {"bin": to_tensor, "cls": int}, _content_and_class)
 
 
 def millrace_mds(job: Job) -> Reader:
-    """MDS shards, the same as MosaicML Streaming's, likewise."""
+    """Reads MosaicML Streaming's MDS shards in the same way."""
     return from_millrace(job, f"mds-{job.set}", {"bin": to_tensor, "cls": to_number}, _content_and_class)
 
 
@@ -156,8 +151,7 @@ def _content_and_class(batch: dict[str, Any]) -> Any:
 
 
 def from_millrace(job: Job, dataset: str, decode: Mapping[str, Callable[[Any], Any]], build: Callable[[dict[str, Any]], Any]) -> Reader:
-    """Reads batches of a dataset in the bucket. build makes the set's batches from the columns. The
-    decoders only read: copy=False.
+    """Reads batches of a dataset in the bucket. build makes the set's batches from the columns. copy=False, because the decoders only read.
     """
     from millrace import Reading
     from millrace.torch import DataLoader, Dataset

@@ -1,6 +1,7 @@
 """Writes a set in a library's own format with the library's own writer: pack.py FORMAT NAME MEBIBYTES SHARD DIR
 
-MEBIBYTES is the size of the set, 0 for its own. SHARD is the bytes after which a shard ends, the same for all formats but Parquet.
+MEBIBYTES is the size of the set; 0 is its default size. SHARD is the size of a shard in bytes, which is the same for all formats except
+Parquet.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import libraries  # noqa: F401  keeps libraries from asking the network
 import sets
 
-FILES = 4  # Parquet files of a set: `datasets` and LitData deal files to workers, of which there are four
+FILES = 4  # Parquet files per set: `datasets` and LitData divide files among workers, of which there are four
 
 
 def tar(data: sets.Set, shard: int, out: str) -> None:
-    """WebDataset's shards. Millrace indexes the same files in place."""
+    """Writes WebDataset's shards. Millrace indexes the same files in place."""
     import webdataset
 
     with webdataset.ShardWriter(os.path.join(out, "shard-%06d.tar"), maxsize=shard, maxcount=1 << 30, verbose=0) as w:
@@ -44,9 +45,7 @@ def litdata(data: sets.Set, shard: int, out: str) -> None:
 
 
 def parquet(data: sets.Set, _: int, out: str) -> None:
-    """Writes files of `datasets` or pyarrow, together with LitData's index. Millrace and all others
-    read them in place.
-    """
+    """Writes files with `datasets` or pyarrow, together with LitData's index. Millrace and all others read them in place."""
     import datasets
     import litdata
     from pyarrow import parquet

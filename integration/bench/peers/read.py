@@ -1,9 +1,7 @@
-"""Reads epochs with one library, in a separate process: read.py LIBRARY JOB-AS-JSON. Prints its
-results as JSON.
+"""Reads epochs with one library, in a separate process: read.py LIBRARY JOB-AS-JSON. Prints its results as JSON.
 
-JOB holds the fields of libraries.Job and these: "epochs"; "stop", the number of batches after which
-the last epoch ends, or 0; "counts", the address at which the store reports its requests; and
-"digest", whether the values are hashed.
+JOB contains the fields of libraries.Job and these: "epochs"; "stop", the number of batches after which the last epoch ends, or 0; "counts",
+the address at which the store reports its requests; and "digest", whether the values are hashed.
 """
 
 from __future__ import annotations
@@ -25,18 +23,18 @@ import libraries
 import sets
 import torch
 
-END = 5.0  # seconds that a reader has to end in the regular way; LitData with workers needs 5 for each of them
-FORCED = 3  # exit code of one that has read all, and did not end by then
+END = 5.0  # seconds for a regular exit; LitData with workers requires 5 for each of them
+FORCED = 3  # exit code of a reader that has read everything, but did not exit in time
 
 
 def chi_square(counts: torch.Tensor) -> float:
-    """How unevenly classes come in a batch: 1 in the mean where samples are drawn at random, more where they come together."""
+    """How unevenly a batch mixes classes: 1 on average if samples are drawn at random, more if a class is concentrated."""
     expected = counts.sum() / len(counts)
     return float(((counts - expected) ** 2 / expected).sum() / (len(counts) - 1))
 
 
 def epoch(reader: libraries.Reader, since: float, stop: int, digest: bool, samples: int) -> dict[str, Any]:
-    """Reads one epoch. since is when its reader was asked for it."""
+    """Reads one epoch. since is the time at which its reader was requested."""
     first, ids, spread, size, total = 0.0, [], [], 0, 0
     for n, batch in enumerate(reader.epoch(), 1):
         if n == 1:
@@ -58,22 +56,22 @@ def epoch(reader: libraries.Reader, since: float, stop: int, digest: bool, sampl
 
 
 def in_memory(*directories: str) -> int:
-    """The bytes that the system keeps in memory of the files below directories."""
+    """The bytes of the page cache for the files below directories."""
     files = [str(path) for directory in directories for path in Path(directory).rglob("*") if path.is_file()]
     if not files:
         return 0
     command = ["fincore", "--bytes", "--noheadings", "--output", "RES", "--", *files]
-    told = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # some may go meanwhile
+    told = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # some files may disappear meanwhile
     return sum(map(int, told.stdout.split()))
 
 
 def end_within(seconds: float) -> None:
-    """Has the process and its workers end by force if they have not ended in the regular way by then."""
+    """Kills the process and its workers after the given time, unless they exit earlier."""
 
     def force() -> None:
         for worker in multiprocessing.active_children():
             worker.kill()
-        # the resource tracker, another process, removes the shared memory when all have ended
+        # the resource tracker, a separate process, removes the shared memory when all have exited
         os._exit(FORCED)
 
     timer = threading.Timer(seconds, force)
@@ -87,7 +85,7 @@ def main() -> None:
     saw: dict[str, Any] = {"epochs": [], "state": None, "error": None, "files": 0}
     reader = None
     try:
-        if options["ranks"] > 1:  # as a training script does, and LitData's only way to learn of RANK
+        if options["ranks"] > 1:  # like a training script; LitData has no other way to learn RANK
             torch.distributed.init_process_group("gloo")
         since, saw["before"] = time.monotonic(), time.process_time()
         reader = (libraries.LIBRARIES | columnar.LIBRARIES)[name](libraries.Job(**options))
@@ -100,10 +98,10 @@ def main() -> None:
                 saw["state"] = reader.state(stop)
             since = time.monotonic()
         saw["files"] = in_memory(options["local"], os.environ["TMPDIR"])
-    except Exception as e:  # a library's exception is a result
+    except Exception as e:  # an exception of the library is a result
         saw["error"] = f"{type(e).__name__}: {e}"[:300]
     print("RESULT " + json.dumps(saw), flush=True)
-    # Workers end, and shared memory and lock files go, only in the regular way; but a library's threads may still download.
+    # Workers exit, and shared memory and lock files are removed, only at a regular exit. But a library's threads may still be downloading.
     end_within(END)
     del reader
     gc.collect()

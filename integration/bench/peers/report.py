@@ -1,5 +1,4 @@
-"""Makes sections of the page from measurements: one of each library's own format, one of Parquet.
-"""
+"""Generates sections of the page from measurements: one for the libraries' own formats, one for Parquet."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ processor time are counted with the reader's."""
 
 
 def sections(results: dict[str, Any]) -> dict[str, str]:
-    """The sections that the sets which were read have, by name."""
+    """The sections for which sets were read, by name."""
     parquet = {name for name in results["sets"] if sets.SETS[name][3] is not None}
     found = {}
     for name, write, of in (("peers", shards, set(results["sets"]) - parquet), ("parquet", in_parquet, parquet)):
@@ -37,13 +36,11 @@ def sections(results: dict[str, Any]) -> dict[str, str]:
 PARTS = ("same", "speed", "resume", "cut", "resize")
 
 
-LOAD = os.getloadavg()[0]  # before anything is measured
+LOAD = os.getloadavg()[0]  # before the measurements
 
 
 def put(bench: str, name: str, text: str, commits: list[str]) -> None:
-    """Stores a section with its provenance, in place of the previous one. The page is made from
-    stored sections.
-    """
+    """Stores a section with its provenance, in place of the previous one. The page is generated from stored sections."""
     if len(commits) > 1:
         raise SystemExit(f"{name} was measured at several commits, and is not stored: {', '.join(commits)}")
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
@@ -61,7 +58,7 @@ def best(rows: list[dict[str, Any]], key: str, most: bool) -> Any:
 
 
 def failed(row: dict[str, Any]) -> str:
-    """Returns the error of a library, shortened for a cell."""
+    """Returns a library's error, shortened for a table cell."""
     text = " ".join((row["error"] or "").replace("|", "/").split())
     return f"failed: {text[:160]}" if text else "none"
 
@@ -109,7 +106,7 @@ def versions(results: dict[str, Any], *libraries: str) -> str:
 
 
 def shards(results: dict[str, Any]) -> str:
-    """The section of the formats that each library has for itself."""
+    """The section about the libraries' own formats."""
     of = {r["set"] for r in results["speed"]}
     shards = [n for prefix, n in results["shards"].items() if prefix.partition("-")[2] in of]
     torch = f"{results['torch'] / (1 << 20):.0f} MiB"
@@ -151,12 +148,12 @@ answers from one connection and wait a minute for bytes that another one took.
 
 
 def size(results: dict[str, Any], of: set[str]) -> str:
-    """The sizes of sets in MiB, each once."""
+    """The distinct sizes of sets in MiB."""
     return ", ".join(dict.fromkeys(str(mebibytes) for name, mebibytes in results["sizes"].items() if name in of))
 
 
 def quartiles(values: list[float]) -> list[float]:
-    """The lower quartile, the median and the upper one; of a single value the value."""
+    """The lower quartile, the median and the upper quartile; for a single value only that value."""
     return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
 
 
@@ -167,7 +164,7 @@ def spread(quartiles: list[float]) -> str:
 
 
 def in_parquet(results: dict[str, Any]) -> str:
-    """The section of Parquet."""
+    """The section about Parquet."""
     of = list(dict.fromkeys(r["set"] for r in results["speed"]))
     lengths = ", ".join(f"`{name}` {results['sizes'][name]} MiB ({results['indexed'][f'parquet-{name}']:.1f} s)" for name in of)
     text = f"""## Parquet, against the libraries that read it from a store

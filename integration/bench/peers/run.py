@@ -30,7 +30,7 @@ LIBRARIES = {
     "millrace": "tar", "millrace-mds": "mds", "webdataset": "tar", "webdataset-cache": "tar", "streaming": "mds", "litdata": "litdata",
     "millrace-parquet": "parquet", "datasets": "parquet", "litdata-parquet": "parquet", "pyarrow": "parquet",
 }
-ALONE = {"pyarrow"}  # libraries that read in one process, by threads of their own
+ALONE = {"pyarrow"}  # libraries that read in one process, with their own threads
 BATCH = 256
 SHAPES: dict[str, list[str]] = {"plain": [], "shaped": world.SHAPED}
 
@@ -47,7 +47,7 @@ class Bench:
         self.store: world.Store | None = None
 
     def readers(self, data: sets.Set, workers: int = 0) -> list[str]:
-        """The libraries that read a set with so many workers."""
+        """The libraries that can read a set with the given number of workers."""
         able = [name for name in self.options.libraries if (LIBRARIES[name] == "parquet") == (data.parquet is not None)]
         return [name for name in able if not (workers and name in ALONE)]
 
@@ -85,12 +85,10 @@ class Bench:
         temporary = str(self.directory / "tmp")
         return {**os.environ, **world.KEYS, "TMPDIR": temporary, "HF_HOME": temporary, "HF_HUB_OFFLINE": "1"}
 
-    # A measurement has a machine to itself that holds nothing.
+    # Before each measurement the machine is idle, and nothing is cached.
 
     def stand(self, line: str) -> world.Store:
-        """Puts the line before the store, removes the libraries' files from this machine, and
-        resets the counts.
-        """
+        """Selects the simulated line to the store, removes the libraries' files from this machine, and resets the counts."""
         assert self.store is not None
         if self.line != line:
             self.store.stand(SHAPES[line])
@@ -105,7 +103,7 @@ class Bench:
         os.sync()  # so that pending writes of one reader do not slow down the next
 
     def gateway(self, name: str, store: world.Store) -> world.Gateway | None:
-        """Place for a gateway, for Millrace."""
+        """Creates the directory for a gateway if the library is Millrace."""
         return world.Gateway(self.options.program, store.endpoint, self.directory / "gateway") if name.startswith("millrace") else None
 
     def job(self, name: str, data: sets.Set, store: world.Store, **more: Any) -> dict[str, Any]:
@@ -116,7 +114,7 @@ class Bench:
         }
 
     def read(self, name: str, data: sets.Set, line: str = "plain", cut: bool = False, **more: Any) -> dict[str, Any]:
-        """Reads with a library from cold, gateway included."""
+        """Reads with a library from a cold start, gateway included."""
         store = self.stand(line)
         gateway = self.gateway(name, store)
         run = None
@@ -135,9 +133,7 @@ class Bench:
     # The measurements.
 
     def tasks(self) -> Iterator[Task]:
-        """All measurements in order. Libraries take turns, so that other load on the machine
-        affects all alike.
-        """
+        """All measurements in order. Libraries take turns, so that other load on the machine affects all equally."""
         shards = [data for data in self.sets if data.parquet is None]
         for data in self.sets:
             if data.parquet is not None:
@@ -170,14 +166,14 @@ class Bench:
                     yield Task("speed", about, partial(self.speed, name, data, line, n, turn))
 
     def same(self, name: str, data: sets.Set) -> dict[str, Any]:
-        """An epoch whose values are held against those that were written."""
+        """Reads an epoch, and compares its values with those that were written."""
         workers = max(n for n in (0, *self.options.workers) if not (n and name in ALONE))
         saw = self.read(name, data, workers=workers, digest=True)
         seen = saw["epochs"][0] if saw["epochs"] else {"samples": 0, "digest": None}
         return {"error": saw["error"], "of": data.samples, "samples": seen["samples"], "same": seen["digest"] == data.digest()}
 
     def speed(self, name: str, data: sets.Set, line: str, workers: int, turn: int) -> dict[str, Any]:
-        """Two epochs, cold and warm."""
+        """Measures two epochs, a cold one and a warm one."""
         saw = self.read(name, data, line, workers=workers, epochs=2, seed=turn + 1)
         return {x: saw[x] for x in ("epochs", "error", "memory", "files", "gateway", "cpu", "code")}
 
@@ -195,7 +191,7 @@ class Bench:
         return row
 
     def cut(self, name: str, data: sets.Set) -> dict[str, Any]:
-        """An epoch in which the store ends three answers in the middle."""
+        """Reads an epoch in which the store cuts three responses in the middle."""
         saw = self.read(name, data, cut=True)
         seen = saw["epochs"][0] if saw["epochs"] else {"samples": 0, "distinct": 0}
         return {"error": saw["error"], "of": data.samples, "samples": seen["samples"], "distinct": seen["distinct"]}
@@ -218,9 +214,7 @@ class Bench:
         return {"error": error, "of": data.samples, "twice": len(ids) - len(set(ids)), "never": data.samples - len(set(ids))}
 
     def ranks(self, name: str, data: sets.Set, store: world.Store, gateway: world.Gateway | None, size: int, **more: Any) -> list[dict[str, Any]]:
-        """Reads as the given number of parallel ranks on a machine without cached data, as torchrun
-        would start them.
-        """
+        """Reads with the given number of parallel ranks on a machine without cached data, started like torchrun would."""
         for kept in ("local", "tmp"):
             world.empty(self.directory / kept)
         env = self.env() | {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
@@ -235,17 +229,17 @@ class Bench:
 
 
 def shard_size(size: int) -> int:
-    """Bytes of a shard: the default of MosaicML Streaming and LitData, and less for a small set.
+    """The size of a shard in bytes: the default of MosaicML Streaming and LitData, or less for a small set.
 
-    A set has at least 8 shards, because each worker of WebDataset needs one, and some to shuffle.
+    A set has at least 8 shards, because each worker of WebDataset needs one, and shuffling needs several.
     """
     return min(64 << 20, size // 10)
 
 
 def begin(options: argparse.Namespace, name: str) -> Path:
-    """Readies this process for measuring, and returns where its measurements are written down."""
+    """Prepares this process for measurements, and returns the file that records them."""
     os.environ.update(world.KEYS)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started ends too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all child processes are stopped too
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(options.resume or options.json or cache / "millrace" / name / f"{datetime.now():%Y%m%d-%H%M%S}.json")
 
@@ -298,7 +292,7 @@ def main() -> None:
 
 
 def measure(bench: Bench, ledger: Ledger) -> None:
-    """Makes the measurements that are left."""
+    """Makes the remaining measurements."""
     tasks = list(bench.tasks())
     ledger.plan(tasks)
     if ledger.left:

@@ -1,7 +1,7 @@
-"""The sets that all libraries read. Samples are stored class by class, so that a weak shuffle shows.
+"""The sets that all libraries read. Samples are stored class by class, which exposes a weak shuffle.
 
-A set of bytes (photos, text; images in Parquet) is read as batches of a tensor of bytes [samples, length] and a tensor of
-classes, a set of texts as batches of columns: tensors of numbers, lists of strings.
+A set of bytes (photos, text; images in Parquet) is read as batches of a tensor of bytes [samples, length] and a tensor of classes. A set of
+texts is read as batches of columns: tensors of numbers, lists of strings.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ _LANGUAGES = ("en", "de", "fr", "es", "zh", "ja", "pt", "it")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the Parquet files of a set are written: by `datasets`, which stores images as they are and texts under snappy, or by pyarrow under zstd."""
+    """How the Parquet files of a set are written: by `datasets`, with images uncompressed and texts compressed by snappy, or by pyarrow
+    with zstd.
+    """
 
     writer: str = "datasets"
-    group: int | None = None  # rows of a row group. None: the writer's own rule, 100 MB or 2^20 rows
+    group: int | None = None  # rows of a row group; None: the writer's own limit, 100 MB or 2^20 rows
 
 
 @dataclass(frozen=True)
 class Set:
     name: str
-    length: int  # bytes of a sample
+    length: int  # bytes per sample
     samples: int
-    parquet: Layout | None = None  # None: the set is packed in the formats of the libraries that have one of their own
+    parquet: Layout | None = None  # None: the set is packed in each library's own format
 
     def content(self, i: int) -> bytes:
         """The bytes of sample i: its number, and noise."""
@@ -48,17 +50,17 @@ class Set:
             yield i, self.label(i), self.content(i)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All samples as the rows of a table, images as `datasets` has them."""
+        """All samples as rows of a table, with images in the form of `datasets`."""
         for i, label, content in self:
             yield {"image": {"bytes": content, "path": f"{i:08d}.jpg"}, "label": label}
 
     def digest(self) -> int:
-        """The digest of a whole epoch: see digest."""
+        """The digest of a whole epoch: see the function digest."""
         return digest((label, content) for _, label, content in self)
 
 
 class Texts(Set):
-    """Rows of a crawl: a text of words and four more columns."""
+    """Rows of a web crawl: a text and four more columns."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for i in range(self.samples):
@@ -71,7 +73,7 @@ class Texts(Set):
         return digest(tuple(row.values()) for row in self.rows())
 
 
-# Kind, bytes of a sample, MiB in all, and layout in Parquet.
+# Kind, bytes of a sample, total MiB, and layout in Parquet.
 SETS: dict[str, tuple[type[Set], int, int, Layout | None]] = {
     "photos": (Set, 110_000, 256, None),
     "text": (Set, 4_000, 256, None),
@@ -83,12 +85,12 @@ SETS: dict[str, tuple[type[Set], int, int, Layout | None]] = {
 
 
 def make(name: str, mebibytes: int = 0) -> Set:
-    """A set of about so many MiB, 0 for its own size."""
+    """A set of about the given size in MiB; 0 is its default size."""
     kind, length, size, layout = SETS[name]
     return kind(name, length, max(((mebibytes or size) << 20) // length, 4 * CLASSES), layout)
 
 
-# The contents of a batch, of either kind.
+# The content of a batch, of either kind.
 
 
 def ids(batch: Any) -> list[int]:
@@ -119,7 +121,7 @@ def rows(batch: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def digest(values: Iterable[tuple[Any, ...]]) -> int:
-    """A digest of samples that does not depend on their order, and counts each as often as it comes."""
+    """A digest of samples that does not depend on their order, and that counts each occurrence."""
     total = 0
     for sample in values:
         one = hashlib.blake2b(digest_size=8)

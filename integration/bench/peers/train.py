@@ -1,8 +1,6 @@
-"""Measures a training step with decoding, with Millrace and other current libraries: train.py
---help. Takes minutes, not hours.
+"""Measures a training step with decoding, with Millrace and other current libraries: train.py --help. Takes minutes, not hours.
 
-Readers take turns. Each measurement is recorded when it is made, so that an interrupted run can be
-resumed: --resume.
+Readers take turns. Each measurement is recorded as soon as it is made, so that an interrupted run can be resumed: --resume.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class Bench(run.Bench):
                     self.index(prefix, kind)
 
     def tasks(self) -> Iterator[Task]:
-        """All measurements, in their order. Every other round goes backwards, as in run.py."""
+        """All measurements in order. Every other round is in reverse order, as in run.py."""
         for name in self.names:
             for library in self.options.libraries:
                 yield Task("same", {"set": name, "library": library}, partial(self.check, library, name))
@@ -67,7 +65,7 @@ class Bench(run.Bench):
                         yield Task("speed", about, partial(self.epoch, library, name, how, turn))
 
     def epoch(self, library: str, name: str, how: str, turn: int) -> dict[str, Any]:
-        """One epoch from cold."""
+        """Reads one epoch from a cold start."""
         store = self.stand("plain")
         gateway = self.gateway(library, store)
         job = {
@@ -88,13 +86,16 @@ class Bench(run.Bench):
         return {**(saw["epochs"] or [{}])[0], "error": saw["error"], "memory": saw["memory"], "cpu": saw["cpu"]}
 
     def check(self, library: str, name: str) -> dict[str, Any]:
-        """An epoch whose values are held against the images."""
+        """Reads an epoch, and compares its values with the images."""
         saw = self.epoch(library, name, "check", 0)
         return {"error": saw["error"], "samples": saw.get("samples", 0), "of": self.options.samples, "same": saw.get("digest") == self.digests[name]}
 
 
 def medians(book: dict[str, Any], of: Callable[[dict[str, Any]], float], **about: Any) -> tuple[float, str] | None:
-    """The median of a figure of a library, and how many times it Millrace's is in the same round, with quartiles; None if it failed."""
+    """The median of a figure of a library, and the ratio of Millrace's figure to it in the same round, with quartiles.
+
+    None if the library failed.
+    """
 
     def turns(library: str) -> list[dict[str, Any]]:
         want = {"part": "speed", **about, "library": library}
@@ -108,7 +109,7 @@ def medians(book: dict[str, Any], of: Callable[[dict[str, Any]], float], **about
 
 
 def rate(row: dict[str, Any]) -> float:
-    """Whole steps a second: where workers end an epoch with batches of their own that are not full, these are worth less."""
+    """Full steps per second. Workers may end an epoch with partial batches, which count only by their samples."""
     return float(row["samples"] / training.BATCH / row["seconds"])
 
 

@@ -30,15 +30,15 @@ from libraries import Job, Reader, loader_options
 from torch.utils import data as torch_data
 
 SIDE, CROP, BATCH, WORDS, VOCABULARY = 256, 224, 64, 32, 4096
-SETS = {"photos": "cls", "captions": "txt"}  # and the other part of a sample
-FILES = 8  # shards or Parquet files of a set, so that each worker has several
+SETS = {"photos": "cls", "captions": "txt"}  # sets, with the other part of a sample
+FILES = 8  # shards or Parquet files per set, so that each worker has several
 
 
 # The sets.
 
 
 def draw(directory: Path, samples: int) -> None:
-    """Writes the images of both sets: coloured blurs with some noise, which a decoder finds neither very easy nor hard."""
+    """Draws the images of both sets: colored blurs with some noise, which are neither very easy nor hard to decode."""
     import numpy as np
     from PIL import Image
 
@@ -58,7 +58,7 @@ def beside(name: str, i: int, samples: int) -> Any:
 
 
 def numbers(of: Any) -> torch.Tensor:
-    """A class as a tensor, or a caption as the numbers of its first words."""
+    """Returns a class as a tensor, or a caption as the numbers of its first words."""
     if not isinstance(of, str):
         return torch.tensor(of)
     found = [zlib.crc32(word.encode()) % VOCABULARY for word in of.split()[:WORDS]]
@@ -66,7 +66,7 @@ def numbers(of: Any) -> torch.Tensor:
 
 
 def pack(kind: str, name: str, images: Path, out: str) -> None:
-    """Writes a set with a library's own writer. The bytes of the JPEG files are the same in all of them."""
+    """Writes a set with a library's own writer. All formats contain the same JPEG files."""
     part, paths = SETS[name], sorted(images.iterdir())
     rows = [(path, beside(name, i, len(paths))) for i, path in enumerate(paths)]
     shard = sum(path.stat().st_size for path in paths) // FILES
@@ -113,11 +113,11 @@ def _parquet(rows: Rows, part: str, shard: int, out: str) -> None:  # noqa: ARG0
         table.shard(FILES, n, contiguous=True).to_parquet(f"{out}/train-{n:05d}-of-{FILES:05d}.parquet")
 
 
-# The transformation of an image, the same for all.
+# The transformation of images, the same for all libraries.
 
 
 class Augment:
-    """Crops and flips an image at random, of Pillow's or a tensor; fixed: always the middle of it."""
+    """Crops and flips a Pillow image or a tensor at random. fixed: uses the middle of each image instead."""
 
     def __init__(self, fixed: bool) -> None:
         from torchvision import transforms
@@ -136,7 +136,7 @@ class Augment:
 
 
 def millrace(job: Job, fixed: bool) -> Reader:
-    """tar shards, opened without a server and decoded by themselves. A sample's crop comes from its own generator, so it repeats."""
+    """Reads tar shards without a server and decodes them automatically. Crops use the sample's own generator, so they are reproducible."""
     from millrace.torch import DataLoader, Dataset
 
     part, edge = SETS[job.set], SIDE - CROP
@@ -152,7 +152,7 @@ def millrace(job: Job, fixed: bool) -> Reader:
 
 
 def webdataset(job: Job, fixed: bool) -> Reader:
-    """The same tar shards, streamed by curl: a shuffle of the shards, one of 1,000 samples, decode("pil")."""
+    """Streams the same tar shards with curl, with a shuffle of the shards, one of 1,000 samples, and decode("pil")."""
     import webdataset as wds
 
     urls = f"{job.endpoint}/peers/tar-{job.set}/shard-{{000000..{job.shards - 1:06d}}}.tar"
@@ -169,7 +169,10 @@ def webdataset(job: Job, fixed: bool) -> Reader:
 
 
 def streaming(job: Job, fixed: bool) -> Reader:
-    """MDS shards with a column of type `jpeg`, shuffled by py1e, the default. Its client is dropped before workers are forked: libraries.py."""
+    """Reads MDS shards with a column of type `jpeg`, shuffled by py1e, the default.
+
+    Its client is deleted before workers are forked: libraries.py.
+    """
     os.environ["S3_ENDPOINT_URL"] = job.endpoint
     from streaming import StreamingDataLoader, StreamingDataset
 
@@ -188,7 +191,7 @@ def streaming(job: Job, fixed: bool) -> Reader:
 
 
 def litdata(job: Job, fixed: bool) -> Reader:
-    """LitData's chunks, with images as its serializer of JPEG files has them: it decodes by torchvision."""
+    """Reads LitData's chunks with images from its serializer of JPEG files, which decodes with torchvision."""
     from litdata import StreamingDataLoader, StreamingDataset
 
     part, augment = SETS[job.set], Augment(fixed)
@@ -205,7 +208,9 @@ def litdata(job: Job, fixed: bool) -> Reader:
 
 
 def huggingface(job: Job, fixed: bool) -> Reader:
-    """`datasets` in streaming mode from Parquet with a column Image(), which decodes by Pillow: shuffled files, a buffer of 1,000 rows."""
+    """Uses `datasets` in streaming mode on Parquet with a column Image(), which decodes with Pillow: shuffled files, a buffer of 1,000
+    rows.
+    """
     import datasets
 
     part, augment = SETS[job.set], Augment(fixed)
@@ -226,7 +231,7 @@ def huggingface(job: Job, fixed: bool) -> Reader:
     return Reader(epoch, lambda _: None)
 
 
-LIBRARIES: dict[str, tuple[str, Callable[[Job, bool], Reader]]] = {  # with the format that each reads
+LIBRARIES: dict[str, tuple[str, Callable[[Job, bool], Reader]]] = {  # with the format of each
     "millrace": ("tar", millrace), "webdataset": ("tar", webdataset), "streaming": ("mds", streaming), "litdata": ("litdata", litdata),
     "datasets": ("parquet", huggingface),
 }  # fmt: skip
@@ -236,7 +241,7 @@ LIBRARIES: dict[str, tuple[str, Callable[[Job, bool], Reader]]] = {  # with the 
 
 
 class Model(torch.nn.Module):  # type: ignore[misc]
-    """Two convolutions over images at a quarter of their size, and classes of them, or the captions that they belong to."""
+    """Two convolutions over images at a quarter of their size. It classifies images, or finds the caption that belongs to each."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -257,7 +262,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]
 
 
 def epoch(job: Job, library: str, how: str) -> dict[str, Any]:
-    """Reads one epoch: `check` digests its values, `decode` only reads, `train` takes a step with each batch."""
+    """Reads one epoch: `check` also digests its values, `decode` only reads, `train` also takes a step with each batch."""
     model = Model(job.set)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     before, since = time.process_time(), time.monotonic()
@@ -303,7 +308,7 @@ def main() -> None:
         saw["before"] = saw["epochs"][0].pop("before")
         with urllib.request.urlopen(counts, timeout=10) as answer:
             saw["epochs"][-1]["store"] = json.load(answer)
-    except Exception as e:  # a library's exception is a result
+    except Exception as e:  # an exception of the library is a result
         saw["error"] = f"{type(e).__name__}: {e}"[:300]
     print("RESULT " + json.dumps(saw), flush=True)
     end_within(END)

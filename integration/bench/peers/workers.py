@@ -50,12 +50,12 @@ def loader(library: str, pictures: str, workers: int) -> Any:
 
 
 def used() -> float:
-    """Seconds of processor time of this process and of the workers that have ended."""
+    """Processor seconds of this process and of its workers that have exited."""
     return sum(os.times()[:4])
 
 
 def read(library: str, pictures: str, workers: int) -> None:
-    """The process of a measurement: reads an epoch, and prints how many samples it saw and the processor time."""
+    """Runs in the process of a measurement: reads an epoch, and prints the number of samples and the processor time."""
     torch.set_num_threads(1)
     before = used()
     samples = sum(len(labels) for _, labels in loader(library, pictures, workers))
@@ -119,10 +119,10 @@ def draw(pictures: Path, count: int) -> float:
 
 
 def compare(options: argparse.Namespace, work: Path) -> str:
-    """Takes all measurements, and returns the section of the page."""
+    """Makes all measurements, and returns the section of the page."""
     pictures, run, rounds = work / "pictures", work / "run", []
     size = draw(pictures, options.pictures)
-    measure("Millrace", pictures, 0, run)  # makes the index
+    measure("Millrace", pictures, 0, run)  # creates the index
     for turn in range(options.rounds):
         row = {arm: measure(arm[0], pictures, arm[1], run) for arm in ARMS[:: -1 if turn % 2 else 1]}
         assert all(r["samples"] == options.pictures for r in row.values()), row

@@ -1,6 +1,4 @@
-"""The environment of the readers: MinIO, the proxy before it, the gateways that they start, and a
-watch over processes.
-"""
+"""The environment of the readers: MinIO, the proxy in front of it, the gateways that readers start, and measurements of processes."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = {"AWS_ACCESS_KEY_ID": "peers", "AWS_SECRET_ACCESS_KEY": "peers-secret", "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
 BUCKET = "peers"
-# As integration/bench/shaped.go has it: 20 ms to the first byte, 80 MB/s a stream, 500 MB/s in all.
+# Like integration/bench/shaped.go: 20 ms to the first byte, 80 MB/s per stream, 500 MB/s in total.
 SHAPED = ["--first-byte", "20ms", "--stream", "80e6", "--total", "500e6"]
 
 
@@ -50,7 +48,7 @@ def until_up(url: str, child: subprocess.Popen[bytes]) -> None:
 
 
 class Store:
-    """MinIO in a directory, and a wire before it that counts."""
+    """MinIO in a directory, behind a wire that counts requests."""
 
     def __init__(self, minio: str, wire: str, directory: Path) -> None:
         import boto3
@@ -73,7 +71,7 @@ class Store:
             self.s3.upload_file(str(path), BUCKET, f"{prefix}/{path.relative_to(directory)}")
 
     def stand(self, shape: list[str]) -> None:
-        """Puts a wire before the store."""
+        """Starts a wire in front of the store."""
         self.unstand()
         listen, control = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.endpoint, self.control = f"http://{listen}", f"http://{control}"
@@ -102,9 +100,9 @@ class Store:
 
 
 class Gateway:
-    """The gateway that a reader's millrace.open starts for its user: a user of the measurement's own, with an empty cache.
+    """The gateway that a reader's millrace.open starts, for a separate user with an empty cache.
 
-    It has the library's default cache, a quarter of the machine's memory, and no disk.
+    It has the library's default cache, a quarter of the machine's memory, and no disk cache.
     """
 
     def __init__(self, program: str, endpoint: str, directory: Path) -> None:
@@ -112,15 +110,15 @@ class Gateway:
         self.env = {"MILLRACE_PROGRAM": program, "XDG_RUNTIME_DIR": str(directory), "XDG_CACHE_HOME": str(directory), "AWS_ENDPOINT_URL_S3": endpoint}
 
     def processes(self) -> list[int]:
-        """The gateway's process, once it has been started."""
+        """The IDs of the gateway's processes, once it has started."""
         mark = f"--datasets\0{self.directory}/".encode()
         return [pid for pid in _running() if mark in _command(pid)]
 
     def close(self) -> None:
         for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):  # it has ended
+            with contextlib.suppress(ProcessLookupError):  # it has exited
                 os.kill(pid, signal.SIGKILL)
-        while self.processes():  # its memory is to be the next measurement's
+        while self.processes():  # its memory must be free for the next measurement
             time.sleep(0.01)
 
 
@@ -132,17 +130,17 @@ def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return b""  # it has ended
+        return b""  # it has exited
 
 
 def tree(root: int) -> list[int]:
-    """A process and all below it."""
+    """A process and all of its descendants."""
     below: dict[int, list[int]] = {}
     for pid in _running():
         try:
             parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         except OSError:
-            continue  # it has ended
+            continue  # it has exited
         below.setdefault(parent, []).append(pid)
     found = [root]
     for pid in found:
@@ -151,13 +149,13 @@ def tree(root: int) -> list[int]:
 
 
 class Watch:
-    """Follows memory and processor time of a reader with all that it starts, and of its gateway."""
+    """Measures memory and processor time of a reader with its child processes, and of its gateway."""
 
     def __init__(self, reader: int, gateway: Gateway | None) -> None:
         self.reader, self.gateway = reader, gateway
-        self.memory = self.of_gateway = 0  # bytes when both together held the most, and the gateway's part of them
-        self.most_of_reader = self.most_of_gateway = 0  # bytes when each of them held the most
-        self._cpu: dict[int, float] = {}  # seconds of each process
+        self.memory = self.of_gateway = 0  # bytes at the largest sum of both, and the gateway's part of it
+        self.most_of_reader = self.most_of_gateway = 0  # largest bytes of each
+        self._cpu: dict[int, float] = {}  # seconds by process
         self._gateways: set[int] = set()
         self._ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         self._end = threading.Event()
@@ -182,12 +180,12 @@ class Watch:
             self._cpu[pid] = max(self._cpu.get(pid, 0), _cpu(pid))
 
     def close(self) -> float:
-        """Returns the seconds of processor time. The reader has ended, and the gateway has not."""
+        """Returns the seconds of processor time. The reader has exited, but the gateway has not."""
         self.look()
         self._end.set()
         self._thread.join()
         gateway = sum(self._cpu.pop(pid, 0) for pid in self._gateways)
-        # For ended processes the usage is exact; a killed worker's usage is only sampled.
+        # For exited processes the usage is exact; a killed worker's usage is only sampled.
         now = resource.getrusage(resource.RUSAGE_CHILDREN)
         ended = now.ru_utime + now.ru_stime - self._ended.ru_utime - self._ended.ru_stime
         return gateway + max(ended, sum(self._cpu.values()))
@@ -199,7 +197,7 @@ def _memory(pid: int) -> int:
             if line.startswith("Pss:"):
                 return int(line.split()[1]) << 10
     except (OSError, ValueError):
-        pass  # it has ended
+        pass  # it has exited
     return 0
 
 
@@ -207,7 +205,7 @@ def _cpu(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
-        return 0  # it has ended
+        return 0  # it has exited
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -218,17 +216,17 @@ def empty(directory: Path) -> Path:
 
 
 def memory_of_torch() -> int:
-    """Bytes of memory of a process that has imported torch and nothing else."""
+    """Bytes of memory of a process that has only imported torch."""
     script = "import os; os.environ['OMP_NUM_THREADS'] = '1'; import torch; print(open('/proc/self/smaps_rollup').read())"
     out = subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True).stdout
     return next(int(line.split()[1]) << 10 for line in out.splitlines() if line.startswith("Pss:"))
 
 
-LIMIT = 300.0  # seconds that a reader has
+LIMIT = 300.0  # maximum seconds of a reader
 
 
 class Run:
-    """Reads with a library in a process of its own, and watches it."""
+    """Reads with a library in a separate process, and measures it."""
 
     def __init__(self, job: dict[str, Any], library: str, gateway: Gateway | None, env: dict[str, str], script: str = "read.py") -> None:
         env = {**env, "S3_ENDPOINT_URL": job["endpoint"], "PYTHONPATH": str(ROOT / "client" / "python"), **(gateway.env if gateway else {})}
@@ -237,12 +235,11 @@ class Run:
         self.watch = Watch(self.child.pid, gateway)
 
     def finish(self) -> dict[str, Any]:
-        """Returns the reader's results, and the bytes of memory and seconds of processor time of the reader and its gateway.
+        """Returns the reader's results, and the memory (bytes) and processor time (seconds) of the reader and its gateway.
 
-        Processor time counts from when the reader was made: imports of torch are not the libraries' doing.
-        "memory" is the most that both held together, pages that processes share counted once, and "gateway" the gateway's part.
-        "files" is the system's page cache of the files that the reader has on this machine.
-        "code" is how it ended: read.FORCED is no failure.
+        Processor time counts from the creation of the reader, because imports of torch do not depend on the library. "memory" is the
+        largest memory of both together, in which shared pages count once, and "gateway" the gateway's part. "files" is the page cache for
+        the reader's local files. "code" is the exit code; read.FORCED is no failure.
         """
         try:
             out, err = self.child.communicate(timeout=LIMIT)
@@ -261,13 +258,13 @@ class Run:
         return {**saw, "memory": self.watch.memory, "gateway": self.watch.of_gateway, "cpu": cpu - before, "code": self.child.returncode}
 
     def kill(self) -> None:
-        """Ends a reader that has not ended, and all that it started, and removes the shared memory that they held."""
+        """Kills a reader that still runs, with its child processes, and removes the shared memory that they held."""
         if self.child.poll() is not None:
             return
         below = tree(self.child.pid)
         unlink = _shared(below)
         for pid in below:
-            with contextlib.suppress(ProcessLookupError):  # it has ended
+            with contextlib.suppress(ProcessLookupError):  # it has exited
                 os.kill(pid, signal.SIGKILL)
         self.child.wait()
         for path in unlink:
@@ -275,14 +272,12 @@ class Run:
 
 
 def _shared(pids: list[int]) -> set[Path]:
-    """Removes files of shared memory that processes hold: when all processes are killed at once,
-    they cannot remove these.
-    """
+    """Finds files of shared memory that processes hold. If all processes are killed together, they cannot remove these."""
     found = set()
     for pid in pids:
         try:
             maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
         except OSError:
-            continue  # it has ended
+            continue  # it has exited
         found |= {Path(line.split()[-1]) for line in maps if " /dev/shm/" in line and not line.endswith("(deleted)")}
     return found

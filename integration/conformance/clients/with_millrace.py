@@ -9,7 +9,7 @@ import millrace
 from millrace.crc import crc32c
 
 GROUPS = {"order": millrace.Order, "share": millrace.Share}
-NAMES = {"batch_size": "global_batch_size", "share": "by"}  # of the query that this client has others for
+NAMES = {"batch_size": "global_batch_size", "share": "by"}  # query parameters that have other names in this client
 
 plan = {}
 for name, value in parse_qsl(os.environ.get("MILLRACE_PLAN", "")):

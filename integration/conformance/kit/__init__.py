@@ -1,1 +1,1 @@
-"""The parts of integration/conformance/check.py. Nothing here needs more than Python 3.10."""
+"""The parts of integration/conformance/check.py. They require only Python 3.10."""

@@ -1,4 +1,4 @@
-"""An Arrow IPC stream with one record batch, as batches come in the form arrow, read by the letter of Arrow's format.
+"""Parses an Arrow IPC stream with one record batch, the form arrow of a batch, strictly by the specification.
 
 https://arrow.apache.org/docs/format/Columnar.html and the schemas of its flatbuffers.
 """
@@ -9,8 +9,8 @@ from typing import NamedTuple, Optional
 
 Cells = list[Optional[bytes]]  # the bytes of each value; None for a null
 
-SCHEMA, RECORD_BATCH = 1, 3  # kinds of messages
-INT, FLOAT, BINARY, UTF8, LIST, FIXED_SIZE_BINARY, FIXED_SIZE_LIST = 2, 3, 4, 5, 12, 15, 16  # kinds of types
+SCHEMA, RECORD_BATCH = 1, 3  # message types
+INT, FLOAT, BINARY, UTF8, LIST, FIXED_SIZE_BINARY, FIXED_SIZE_LIST = 2, 3, 4, 5, 12, 15, 16  # data types
 
 
 class Table:
@@ -39,7 +39,7 @@ class Table:
         return Table(self.data, self.follow(self.place(field)))
 
     def vector(self, field: int) -> tuple[int, int]:
-        """Where the elements of a vector begin, and how many there are."""
+        """Returns the position of a vector's first element, and the number of elements."""
         at = self.place(field)
         if not at:
             return 0, 0
@@ -56,12 +56,12 @@ class Table:
 
 
 class Column(NamedTuple):
-    type: str  # as `fields` of a dataset's description has it; with an extension's name before it
+    type: str  # as in `fields` of a dataset's description, preceded by an extension's name
     cells: Cells
 
 
 def columns(body: bytes) -> dict[str, Column]:
-    """The columns of a stream. One that contradicts itself raises ValueError, LookupError or struct.error."""
+    """The columns of a stream. An inconsistent stream raises ValueError, LookupError or struct.error."""
     schema, at, _ = message(body, 0, SCHEMA)
     batch, at, begin = message(body, at, RECORD_BATCH)
     if body[at:] != struct.pack("<Ii", 0xFFFFFFFF, 0):
@@ -74,7 +74,7 @@ def columns(body: bytes) -> dict[str, Column]:
 
 
 def message(body: bytes, at: int, kind: int) -> tuple[Table, int, int]:
-    """The header of a message of some kind, where the next one begins, and where its own body does."""
+    """Returns the header of a message of this kind, the position of the next message, and that of its body."""
     mark, length = struct.unpack_from("<Ii", body, at)
     head = Table(body, at + 8 + struct.unpack_from("<I", body, at + 8)[0])
     if mark != 0xFFFFFFFF or length % 8 or head.number(1, "B") != kind:
@@ -84,7 +84,7 @@ def message(body: bytes, at: int, kind: int) -> tuple[Table, int, int]:
 
 
 def name(field: Table) -> str:
-    """The type of a field in the words of docs/api.md."""
+    """The name of a field's type in docs/api.md."""
     plain = bare(field)
     for pair in field.tables(6):
         if pair.text(0) == "ARROW:extension:name":
@@ -108,7 +108,7 @@ def bare(field: Table) -> str:
 
 
 def width(field: Table) -> int:
-    """Bytes of a value whose type has one size."""
+    """The bytes of a value of a fixed-size type."""
     kind, detail = field.number(2, "B"), field.table(3)
     if kind == INT:
         return detail.number(0, "i") // 8
@@ -116,7 +116,7 @@ def width(field: Table) -> int:
 
 
 class Batch:
-    """Takes the nodes and buffers of a record batch, one column after another."""
+    """Consumes the nodes and buffers of a record batch, one column after another."""
 
     def __init__(self, body: bytes, header: Table) -> None:
         at, count = header.vector(1)

@@ -12,8 +12,8 @@ from .http import ask, batch_path, query
 from .proxy import FAULTS, RETRY_AFTER, Proxy, Seen, closed_port
 from .report import Report
 
-LIMIT = 120.0  # seconds for one run of a client
-EARLY = 0.9  # of Retry-After: clocks differ
+LIMIT = 120.0  # maximum seconds of one run of a client
+EARLY = 0.9  # fraction of Retry-After: clocks differ
 
 PLANS = (
     ("tar", 0, {"batch_size": "14"}),
@@ -22,17 +22,17 @@ PLANS = (
     ("parquet", 1, {"batch_size": "20"}),
     ("tokens", 18446744073709551615, {"batch_size": "100", "shuffle": "window", "window": "2"}),
 )
-FAULTY = ("jsonl", 5, {"batch_size": "12", "seed": "3"})  # ten batches: more than there are faults
+FAULTY = ("jsonl", 5, {"batch_size": "12", "seed": "3"})  # the plan has ten batches, more than there are faults
 
 
 class Ran(NamedTuple):
-    code: Optional[int]  # None: it did not end
+    code: Optional[int]  # None: it did not exit
     lines: list[str]
     errors: str
 
 
 def run(command: list[str], urls: list[str], dataset: str, epoch: int, plan: dict[str, str]) -> Ran:
-    """Runs a client as integration/conformance/README.md says."""
+    """Runs a client as integration/conformance/README.md specifies."""
     env = dict(os.environ)
     env.update(
         MILLRACE_URL=" ".join(urls), MILLRACE_DATASET=dataset, MILLRACE_EPOCH=str(epoch), MILLRACE_PLAN=query(plan)[1:]
@@ -49,7 +49,7 @@ def run(command: list[str], urls: list[str], dataset: str, epoch: int, plan: dic
 
 
 def expected(gateway: str, dataset: str, epoch: int, plan: dict[str, str]) -> list[str]:
-    """The lines of a client, by asking a gateway that does not fail."""
+    """The expected lines of a client, from a gateway without faults."""
     out, number = [], 0
     while True:
         answer = ask(gateway, batch_path(dataset, epoch, number, {**plan, "format": "framed"}))
@@ -78,7 +78,7 @@ def compare(report: Report, ran: Ran, want: list[str]) -> None:
 
 
 def check(gateway: str, command: list[str], report: Report) -> None:
-    """Runs a client over all plans, over faults, with a gateway that is down, and where it has to give up."""
+    """Runs a client over all plans, with faults, with one gateway down, and with a request that must fail."""
     for dataset, epoch, plan in PLANS:
         with report.check(f"{dataset}, epoch {epoch}, {query(plan)[1:]}"), Proxy(gateway, faults=False) as proxy:
             compare(report, run(command, [proxy.url], dataset, epoch, plan), expected(gateway, dataset, epoch, plan))
@@ -101,7 +101,7 @@ def check(gateway: str, command: list[str], report: Report) -> None:
 
 
 def pinned(report: Report, seen: list[Seen]) -> None:
-    """All batches but the first are asked for by generation, so that an epoch is never of two."""
+    """The client must request all batches except the first with a generation, so that an epoch never mixes two."""
     for s in seen:
         if s.batch is not None and s.batch > 0 and not re.search(r"[?&]generation=[0-9a-f]{64}", s.path):
             report.wrong(f"{s.path}: got no generation, want the one that the first answer has told")
@@ -109,7 +109,7 @@ def pinned(report: Report, seen: list[Seen]) -> None:
 
 
 def manners(report: Report, fault: str, seen: list[Seen]) -> None:
-    """Whether a client that has come to the end has also behaved on the way."""
+    """Checks the requests of a client that has finished successfully."""
     if len(seen) < 2:
         report.wrong(f"requests: got {len(seen)}, want the batch to be asked for again")
         return

@@ -1,5 +1,7 @@
-"""Containers with reproducible bytes. The output of a compressor differs from one release to the
-next, so the compressed containers here are valid files whose blocks are stored without compression.
+"""Containers with reproducible bytes.
+
+The output of a compressor varies between releases, so the compressed containers here are valid files whose blocks are stored without
+compression.
 """
 
 import struct
@@ -7,12 +9,12 @@ import zlib
 
 
 def gzip_stored(data: bytes) -> bytes:
-    """A gzip member whose blocks are stored."""
+    """A gzip member with stored blocks."""
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + deflate_stored(data) + struct.pack("<II", zlib.crc32(data), len(data))
 
 
 def deflate_stored(data: bytes) -> bytes:
-    """A deflate stream whose blocks are stored."""
+    """A deflate stream with stored blocks."""
     out = []
     for at in range(0, len(data), 0xFFFF):
         block = data[at : at + 0xFFFF]
@@ -21,7 +23,7 @@ def deflate_stored(data: bytes) -> bytes:
 
 
 def zstd_stored(data: bytes) -> bytes:
-    """A zstd frame whose blocks are stored. Its header says how long it is, in four bytes."""
+    """A zstd frame with stored blocks. Its header contains the length in four bytes."""
     out = [b"\x28\xb5\x2f\xfd\xa0", struct.pack("<I", len(data))]
     for at in range(0, len(data), 1 << 16):
         block = data[at : at + (1 << 16)]
@@ -31,12 +33,12 @@ def zstd_stored(data: bytes) -> bytes:
 
 
 def xz_stored(blocks: list[bytes]) -> bytes:
-    """An xz stream of these blocks, each in LZMA2 chunks that are stored, with a CRC-32."""
+    """An xz stream with these blocks, each in stored LZMA2 chunks, with a CRC-32."""
     flags = b"\0\x01"
     out = [b"\xfd7zXZ\0" + flags + le32(zlib.crc32(flags))]
     records = []
     for data in blocks:
-        head = b"\x02\0\x21\x01\x08\0\0\0"  # 12 bytes with its checksum; one filter, LZMA2, a dictionary of 64 KiB
+        head = b"\x02\0\x21\x01\x08\0\0\0"  # 12 bytes including the checksum; one filter, LZMA2, a dictionary of 64 KiB
         packed = [head, le32(zlib.crc32(head))]
         for at in range(0, len(data), 1 << 16):
             chunk = data[at : at + (1 << 16)]
@@ -46,7 +48,7 @@ def xz_stored(blocks: list[bytes]) -> bytes:
         records.append(varint(len(block) + 4) + varint(len(data)))
     index = b"\0" + varint(len(records)) + b"".join(records)
     index += bytes(-len(index) % 4)
-    back = le32(len(index) // 4) + flags  # the field counts the index's checksum too, and one less
+    back = le32(len(index) // 4) + flags  # the field includes the index's checksum, and is one less
     return b"".join([*out, index, le32(zlib.crc32(index)), le32(zlib.crc32(back)), back, b"YZ"])
 
 
@@ -63,15 +65,15 @@ def varint(n: int) -> bytes:
 
 
 def zip_member(name: str, data: bytes, deflated: bool) -> bytes:
-    """Returns a member with its header, as in an archive."""
+    """Returns an archive member with its header."""
     packed = deflate_stored(data) if deflated else data
     sizes = (zlib.crc32(data), len(packed), len(data), len(name), 0)
-    header = struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 0, 8 if deflated else 0, 0, 0x21, *sizes)  # of 1 January 1980
+    header = struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 0, 8 if deflated else 0, 0, 0x21, *sizes)  # dated 1 January 1980
     return header + name.encode() + packed
 
 
 def zip_archive(members: list[tuple[str, bytes]], deflated: bool) -> bytes:
-    """A zip archive of members that are stored, or deflated in blocks that are stored."""
+    """A zip archive whose members are stored, or deflated in stored blocks."""
     out, directory, at = [], [], 0
     for name, data in members:
         out.append(zip_member(name, data, deflated))

@@ -8,7 +8,7 @@ for _n in range(256):
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
-    """Returns the CRC-32C (Castagnoli) of data; crc is that of the data before it."""
+    """Returns the CRC-32C (Castagnoli) of data. crc is the checksum of the preceding data."""
     crc ^= 0xFFFFFFFF
     table = _TABLE
     for byte in data:

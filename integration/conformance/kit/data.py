@@ -1,4 +1,4 @@
-"""Writes a small dataset of each format, the same bytes on every machine, with nothing but Python's standard library.
+"""Writes a small dataset in each format, with the same bytes on every machine, using only Python's standard library.
 
 The files of tables were written by pyarrow, and are in integration/conformance/tables.
 """
@@ -21,16 +21,16 @@ TREE = dict[str, bytes]  # contents by file name
 
 class Dataset(NamedTuple):
     name: str
-    native: str  # the dataset's own form, as format= names it
-    options: tuple[str, ...]  # of `millrace index`
-    write: Callable[[], tuple[TREE, list[bytes]]]  # the files, and the stored bytes of every sample
-    fields: str  # a list for fields=
-    # bytes before and after the samples in its own form; None: the form has more than these
+    native: str  # the dataset's own form, in the notation of format=
+    options: tuple[str, ...]  # options of `millrace index`
+    write: Callable[[], tuple[TREE, list[bytes]]]  # returns the files, and the stored bytes of every sample
+    fields: str  # a list of fields for fields=
+    # bytes before and after the samples in the dataset's own form; None: the form has more than these
     around: Optional[tuple[bytes, bytes]] = (b"", b"")
 
 
 def tar_sample(members: list[tuple[str, bytes]]) -> bytes:
-    """The members as a tar has them, without its end."""
+    """The members as in a tar, without its end blocks."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in members:
@@ -146,7 +146,7 @@ def jsonlzst() -> tuple[TREE, list[bytes]]:
 
 
 def jsonlxz() -> tuple[TREE, list[bytes]]:
-    """Shards of xz with three blocks, in the middle of a line."""
+    """Shards of xz with three blocks, whose borders are in the middle of lines."""
     samples = lines("jsonlxz", 80)
     files = {}
     for s in range(2):
@@ -159,7 +159,7 @@ CSV_HEADER = b"id,text,note\n"
 
 
 def csv() -> tuple[TREE, list[bytes]]:
-    """Fields with delimiters, quotes and line ends in them; the second shard has carriage returns before its line feeds."""
+    """Fields that contain delimiters, quotes and line ends. The second shard has carriage returns before its line feeds."""
     files, samples = {}, []
     for s in range(2):
         end = (b"\n", b"\r\n")[s]
@@ -192,11 +192,10 @@ def tsv() -> tuple[TREE, list[bytes]]:
 
 
 def archives(label: str, deflated: bool) -> tuple[TREE, list[bytes]]:
-    """Zip archives. Two samples of three have two members, which share a key; the other one has
-    one.
+    """Zip archives. Two of three samples have two members with the same key; the third sample has one.
 
-    A sample of stored members is the range of the archive that contains them, with the header
-    between them. A sample of deflated members is their contents.
+    A sample of stored members is the range of the archive that contains them, with the header between them. A sample of deflated members
+    consists of their contents.
     """
     files, samples = {}, []
     for s in range(2):
@@ -218,7 +217,7 @@ def table(suffix: str, chosen: Sequence[str] = ()) -> tuple[TREE, list[bytes]]:
 
 
 def records() -> tuple[TREE, list[bytes]]:
-    """Arrays of 12 by 8 little-endian float32, as numpy.save writes them."""
+    """Arrays of 12 by 8 little-endian float32 in the format of numpy.save."""
     files, samples, size = {}, [], 12 * 8 * 4
     for s in range(2):
         mine = [stream(f"records/{s}/{i}", size) for i in range(30)]
@@ -230,7 +229,7 @@ def records() -> tuple[TREE, list[bytes]]:
 
 
 def tokens() -> tuple[TREE, list[bytes]]:
-    """Flat files of uint16. A window has 33 tokens, and the next one begins with its last."""
+    """Flat files of uint16. A window has 33 tokens, and the next window begins with its last token."""
     files, samples = {}, []
     for s in range(2):
         data = stream(f"tokens/{s}", 2 * (32 * 120 + 1 + 9))
@@ -245,7 +244,7 @@ def loose() -> tuple[TREE, list[bytes]]:
 
 
 def folders() -> tuple[TREE, list[bytes]]:
-    """Pictures in class folders. Their classes are the part cls, which no file stores."""
+    """Pictures in class folders. The class is in the part cls, which no file stores."""
     files = {f"{('ant', 'bee', 'cat')[i % 3]}/f{i:03d}.jpg": stream(f"folders/{i}", 20 + number(f"folders/{i}", 400)) for i in range(40)}
     return files, [files[name] for name in sorted(files)]
 
@@ -275,7 +274,7 @@ DATASETS = (
     Dataset("folders", "tar", (), folders, "cls,jpg", None),
 )
 
-# Small chunks, so that a window has several; batches of 8, in the order `slot` over four lanes.
+# Small chunks, so that a window has several. Batches have 8 samples, in the order `slot` with four lanes.
 INDEX = ("--chunk-size", "4KiB", "--shuffle", "slot", "--window", "4", "--seed", "7", "--batch-size", "8", "--tail", "short")
 
 
@@ -284,7 +283,7 @@ def find(name: str) -> Optional[Dataset]:
 
 
 def write(directory: str) -> int:
-    """Writes all datasets below a directory, one each, and returns how many bytes they have."""
+    """Writes all datasets into separate directories below a directory, and returns their total size in bytes."""
     total = 0
     for d in DATASETS:
         for name, content in d.write()[0].items():

@@ -1,4 +1,4 @@
-"""The framed form of a batch, and many batches in one answer, read by the letter of docs/spec/framed.md."""
+"""Parses the framed form of a batch, and responses with many batches, strictly by docs/spec/framed.md."""
 
 import struct
 from typing import NamedTuple, Optional
@@ -14,7 +14,7 @@ class Framed(NamedTuple):
 
 
 def parse(body: bytes) -> Framed:
-    """Splits a framed body. A table that contradicts itself raises ValueError."""
+    """Splits a framed body. An inconsistent table raises ValueError."""
     magic, version, flags, n, names, parts, key_bytes, name_bytes, table, size = HEADER.unpack_from(body)
     if magic != b"MLRF" or version != 1 or table % 8 or table + size != len(body):
         raise ValueError(f"header {body[:40].hex()} before a body of {len(body)} bytes")
@@ -50,7 +50,7 @@ def parse(body: bytes) -> Framed:
 
 
 def cut(data: bytes, lengths: tuple[int, ...]) -> list[bytes]:
-    """Cuts data into pieces of these lengths, which must fill it."""
+    """Cuts data into pieces of these lengths, which must cover it exactly."""
     out, at = [], 0
     for n in lengths:
         out.append(data[at : at + n])
@@ -70,7 +70,7 @@ class Streamed(NamedTuple):
 
 
 def batches(body: bytes) -> list[Streamed]:
-    """Splits an answer of many batches."""
+    """Splits a response with many batches."""
     out, at = [], 0
     while at < len(body):
         magic, version, header, batch, size, crc, samples, padded, _, etag = BATCH.unpack_from(body, at)

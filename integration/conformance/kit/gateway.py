@@ -17,9 +17,7 @@ TAR = batch_path("tar", 0, 1, {})
 
 
 def check(base: str, loaded: dict[str, Any], report: Report) -> None:
-    """Runs every check. Each one has a name, and lists violations; the list is empty if there are
-    none.
-    """
+    """Runs every check. Each check has a name and lists its violations."""
     with report.check("datasets of the kit"):
         for name, want in loaded["datasets"].items():
             said = ask(base, f"/v1/datasets/{name}").json()
@@ -57,7 +55,7 @@ def headers(report: Report, answer: Answer, vector: dict[str, Any]) -> None:
 
 
 def follow(base: str, path: str) -> Iterator[Answer]:
-    """The batches from path on, each by the Link of the one before."""
+    """The batches from path on. Each response's Link leads to the next one."""
     while path:
         answer = ask(base, path)
         if answer.status != 200:
@@ -68,7 +66,7 @@ def follow(base: str, path: str) -> Iterator[Answer]:
 
 
 def once(report: Report, base: str, d: data.Dataset) -> None:
-    """The stored bytes are known, since the kit has written them: no gateway has to be believed."""
+    """The kit has written the stored bytes, so this check does not rely on the gateway for them."""
     got: Counter[bytes] = Counter()
     for rank in range(3):
         plan = {"format": "framed", "batch_size": "7", "rank": str(rank), "world_size": "3"}
@@ -79,7 +77,7 @@ def once(report: Report, base: str, d: data.Dataset) -> None:
 
 
 def agree(report: Report, base: str, d: data.Dataset) -> None:
-    """A batch in one form must have the same content as in the others."""
+    """A batch must have the same content in all forms."""
 
     def get(**parameters: str) -> Answer:
         return ask(base, batch_path(d.name, 1, 1, parameters))
@@ -112,12 +110,12 @@ def agree(report: Report, base: str, d: data.Dataset) -> None:
 
 
 def columns(report: Report, got: dict[str, arrow.Column], whole: framed.Framed) -> None:
-    """The cells of an Arrow stream are the bytes of the parts."""
+    """The cells of an Arrow stream must equal the bytes of the parts."""
     parts = whole.parts or []
     report.want("keys of the Arrow stream", got.pop("__key__").cells, [key.encode() for key in whole.keys or []])
     for name, column in got.items():
         cells = column.cells
-        if name == "cls" and column.type == "int64":  # the classes of folders, in decimal digits elsewhere
+        if name == "cls" and column.type == "int64":  # an integer for class folders, decimal digits in other forms
             cells = [cell and b"%d" % int.from_bytes(cell, "little") for cell in cells]
         report.want(f"cells of the column {name}", cells, [sample.get(name) for sample in parts])
     left = {name for sample in parts for name, content in sample.items() if content} - set(got)
@@ -125,7 +123,7 @@ def columns(report: Report, got: dict[str, arrow.Column], whole: framed.Framed) 
 
 
 def written(report: Report, base: str, name: str, chosen: tuple[str, ...]) -> None:
-    """Rows and their parts are those of kit/tables.py, and so are the types that the description tells."""
+    """Rows, their parts and the types in the description must equal those of kit/tables.py."""
     schema, all_values = tables.table(chosen)
     known = {rows.row(schema, values): rows.parts(schema, values) for values in all_values}
     fields = ask(base, f"/v1/datasets/{name}").json()["fields"]
@@ -142,7 +140,7 @@ def written(report: Report, base: str, name: str, chosen: tuple[str, ...]) -> No
 
 
 def multipart(answer: Answer) -> list[bytes]:
-    """The parts of a multipart body, by the lengths they announce."""
+    """The parts of a multipart body, according to their Content-Length."""
     found = re.fullmatch(r"multipart/mixed; boundary=(\S+)", answer.header("Content-Type"))
     if not found:
         raise ValueError(f"Content-Type {answer.header('Content-Type')!r}")
@@ -207,7 +205,7 @@ def resume(report: Report, base: str) -> None:
 
 
 def problem(report: Report, answer: Answer, status: int, code: str) -> Optional[dict[str, Any]]:
-    """Checks that an answer is a problem of RFC 9457."""
+    """Checks that a response is a problem document of RFC 9457."""
     report.want("status", answer.status, status)
     report.want("Content-Type", answer.header("Content-Type").split(";")[0], "application/problem+json")
     report.want("Cache-Control", answer.header("Cache-Control"), "no-store")
@@ -270,7 +268,7 @@ def request_ids(report: Report, base: str) -> None:
 
 
 def together(report: Report, base: str) -> None:
-    """Many batches in one answer are those that come alone."""
+    """Many batches in one response must equal the single batches."""
     path = "/v1/datasets/tar/epochs/0/batches?from=2&count=4&format=framed"
     answer = ask(base, path)
     report.want("status", answer.status, 200)
@@ -286,7 +284,7 @@ def together(report: Report, base: str) -> None:
 
 
 def virtual(report: Report, base: str) -> None:
-    """An epoch as a directory of MDS shards: the batches."""
+    """An epoch as a directory of MDS shards must contain the batches."""
     index = json.loads(ask(base, "/v1/datasets/tar/epochs/2/mds/index.json").body)
     for n, shard in enumerate(index["shards"]):
         alone = ask(base, batch_path("tar", 2, n, {"format": "mds"}))

@@ -1,4 +1,4 @@
-"""One request and its answer."""
+"""One request and its response."""
 
 import http.client
 import json
@@ -34,7 +34,7 @@ class Local(http.client.HTTPConnection):
 
 
 def ask(base: str, path: str, method: str = "GET", headers: Optional[dict[str, str]] = None) -> Answer:
-    """Asks a gateway. A body that is shorter than announced raises http.client.IncompleteRead."""
+    """Sends a request to a gateway. A truncated body raises http.client.IncompleteRead."""
     url = urllib.parse.urlsplit(base)
     if url.scheme == "unix":
         connection: http.client.HTTPConnection = Local(url.path)

@@ -1,4 +1,4 @@
-"""Holds a gateway at a Unix socket against docs/spec/shared-memory.md."""
+"""Checks a gateway on a Unix socket against docs/spec/shared-memory.md."""
 
 from . import data, framed
 from .http import batch_path
@@ -6,12 +6,12 @@ from .report import Report
 from .shared import TYPE, Connection, Lent
 
 OWN = ("Content-Type", "Content-Length", "Millrace-Shared", "X-Request-Id", "Server-Timing", "Date")
-LEAST = 64 << 10  # bytes of samples that come as memory
-HELD, READ = 6, 200  # batches
+LEAST = 64 << 10  # minimum size in bytes of samples that are shared
+HELD, READ = 6, 200  # number of batches
 
 
 def check(path: str, report: Report) -> bool:
-    """Runs the checks at a socket. A gateway that lends no memory passes: false."""
+    """Runs the checks at a socket. Returns False for a gateway that shares no memory, which is no violation."""
     lent = 0
     for d in data.DATASETS:
         with report.check(f"in memory, batches of {d.name} are those in the form framed"):
@@ -42,7 +42,10 @@ def plans(fields: str) -> list[dict[str, str]]:
 
 
 def same(report: Report, path: str, d: data.Dataset) -> int:
-    """Table and memory are the body of the form framed, with its headers. Returns how many batches came in memory."""
+    """Table and memory together must equal the body of the form framed, with the same headers.
+
+    Returns the number of batches in shared memory.
+    """
     connection, lent = Connection(path), 0
     try:
         for parameters in plans(d.fields):
@@ -72,7 +75,7 @@ BIG = {"format": "framed", "batch_size": "100000"}
 
 
 def biggest(connection: Connection) -> str:
-    """A batch that comes in memory."""
+    """Returns the path of a batch that arrives in shared memory."""
     for d in data.DATASETS:
         path = batch_path(d.name, 0, 0, BIG)
         answer = connection.lend(path)
@@ -118,7 +121,7 @@ def held(report: Report, connection: Connection) -> None:
 
 
 def ended(report: Report, connection: Connection) -> None:
-    """Mapped memory must stay valid when its connection has ended."""
+    """Mapped memory must stay valid after its connection has ended."""
     path = biggest(connection)
     kept = connection.lend(path % 1)
     copy = kept.whole
@@ -133,7 +136,7 @@ def ended(report: Report, connection: Connection) -> None:
 
 
 def nonsense(report: Report, connection: Connection) -> None:
-    """Numbers of leases that are not lent are passed over."""
+    """The gateway must ignore invalid lease numbers."""
     path = biggest(connection)
     kept = connection.lend(path % 1)
     copy = kept.whole

@@ -1,5 +1,4 @@
-"""A proxy before a gateway that simulates the faults of networks and busy gateways for one client.
-"""
+"""A proxy in front of a gateway that simulates faults of networks and busy gateways, for one client."""
 
 import email.message
 import http.server
@@ -17,7 +16,7 @@ RETRY_AFTER = 1  # seconds
 
 
 class Seen(NamedTuple):
-    """One request, as the proxy took it."""
+    """One request, as received by the proxy."""
 
     when: float
     path: str
@@ -28,7 +27,7 @@ class Seen(NamedTuple):
 
 class Fault(NamedTuple):
     name: str
-    text: str  # the fault of a batch
+    text: str  # description of the fault
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -60,7 +59,7 @@ class Proxy(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self._thread.start()
 
     def note(self, path: str, headers: email.message.Message) -> tuple[str, int]:
-        """Notes a request, and returns the fault for it, and how often its batch was asked for before."""
+        """Records a request. Returns the fault for it, and the number of earlier requests for its batch."""
         found = re.search(r"/batch(?:es)?/(\d+)(\?|$)", path)
         batch = int(found[1]) if found else None
         from_ = re.match(r"bytes=(\d+)-$", headers.get("Range") or "")
@@ -76,7 +75,7 @@ class Proxy(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return FAULTS[batch].name, before
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients hang up: that is theirs to say, and no error of the kit."""
+        """Ignores errors of connections: a client may close one at any time."""
 
     def close(self) -> None:
         self.shutdown()
@@ -96,7 +95,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: Proxy
 
     def log_message(self, *_: object) -> None:
-        """The report lists the requests."""
+        """Logs nothing: the report lists the requests."""
 
     def do_HEAD(self) -> None:
         self._pass_on("", 1)
@@ -143,7 +142,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         self.wfile.flush()
         if reset:
-            # The data must have been sent before the reset, because a reset discards unsent data.
+            # The data must be sent before the reset, because a reset discards unsent data.
             time.sleep(0.1)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()

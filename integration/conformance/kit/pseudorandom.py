@@ -1,10 +1,10 @@
-"""Bytes and numbers that look random, and are the same everywhere."""
+"""Bytes and numbers that look random, but are the same on every machine."""
 
 import hashlib
 
 
 def stream(label: str, n: int) -> bytes:
-    """n bytes that look random, and are those of the label."""
+    """Returns n bytes that look random, and depend only on the label."""
     blocks = (n + 31) // 32
     return b"".join(hashlib.sha256(f"{label}/{i}".encode()).digest() for i in range(blocks))[:n]
 

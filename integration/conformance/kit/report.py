@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-SHOWN = 300  # characters of a value
+SHOWN = 300  # maximum characters of a printed value
 
 
 class Report:
-    """Prints a line for each check that fails, and with `verbose` for the others too."""
+    """Prints a line for each failed check, and with `verbose` also for the others."""
 
     def __init__(self, verbose: bool) -> None:
         self.passed = self.failed = 0
@@ -23,7 +23,7 @@ class Report:
         try:
             yield
         except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as e:
-            # An unforeseen kind of answer is a finding, and the other checks continue.
+            # An unforeseen response is a finding, and the other checks continue.
             self.wrong(f"{type(e).__name__}: {e}")
         if self._wrong:
             self.failed += 1

@@ -1,4 +1,4 @@
-"""Rows of tables, as docs/spec/rows.md has them, by the letter."""
+"""Encodes rows of tables strictly by docs/spec/rows.md."""
 
 import struct
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ FIXED = {"bool": "<?", "int32": "<i", "int64": "<q", "float": "<f", "double": "<
 
 
 class Node(NamedTuple):
-    """A column, or a field of a struct, or the element of a list."""
+    """A column, a field of a struct, or the element of a list."""
 
     name: str
     kind: str  # one of FIXED, or binary, string, struct, list, map
@@ -23,7 +23,7 @@ class Present(NamedTuple):
 
 
 def choose(nodes: Sequence[Node], names: Sequence[str], path: str = "") -> tuple[Node, ...]:
-    """The nodes that an index of some columns keeps."""
+    """The nodes in an index of some columns."""
     out = []
     for node in nodes:
         inner = choose(node.inner, names, f"{path}{node.name}.") if node.kind == "struct" else ()
@@ -35,7 +35,7 @@ def choose(nodes: Sequence[Node], names: Sequence[str], path: str = "") -> tuple
 
 
 def of(nodes: Sequence[Node], chosen: Sequence[Node], values: Sequence[Any]) -> tuple[Any, ...]:
-    """The values of chosen nodes, of those of all nodes."""
+    """The values of the chosen nodes, given the values of all nodes."""
     out = []
     for node in chosen:
         at = [n.name for n in nodes].index(node.name)
@@ -47,7 +47,7 @@ def of(nodes: Sequence[Node], chosen: Sequence[Node], values: Sequence[Any]) -> 
 
 
 def walk(nodes: Sequence[Node], values: Sequence[Any], path: str, bits: list[bool]) -> list[Present]:
-    """The values that are present, in pre-order. A bit for each nullable node, 1 for null, is appended to bits."""
+    """The values that are present, in pre-order. Appends one bit per nullable node to bits: 1 for null."""
     out = []
     for node, value in zip(nodes, values):
         if node.nullable:
@@ -100,9 +100,7 @@ def nested(element: Node, values: Sequence[Any]) -> bytes:
 
 
 def parts(nodes: Sequence[Node], values: Sequence[Any]) -> dict[str, bytes]:
-    """Returns the parts of a row: its present values, and markers for a struct or a row without
-    any.
-    """
+    """Returns the parts of a row: its present values, and markers for empty structs and an empty row."""
     out: dict[str, bytes] = {}
     collect(nodes, values, "", out)
     return out or {"__null__": b""}

@@ -1,4 +1,4 @@
-"""Makes the datasets, has `millrace` index them, and runs a gateway over them."""
+"""Writes the datasets, indexes them with `millrace`, and runs a gateway for them."""
 
 import json
 import os
@@ -10,14 +10,14 @@ from typing import Optional
 
 from . import data
 
-STARTING = 60.0  # seconds in which a gateway is up, on a machine that has much else to do
+STARTING = 60.0  # seconds that a gateway may take to start on a busy machine
 MIXTURE = "mix=tar:2,targz:1"
 SPLIT = "train=3,val=1"
 QUARANTINED = {"tar": "photos/img-0004", "jsonl": "part-1/000000005"}  # a bad sample of some datasets
 
 
 class KitError(Exception):
-    """Something that the kit needs is missing. The text names it and the remedy."""
+    """A requirement of the kit is missing. The text names it and the remedy."""
 
 
 def run(program: str, *args: str) -> str:
@@ -31,7 +31,7 @@ def run(program: str, *args: str) -> str:
 
 
 def prepare(program: str, directory: str) -> list[str]:
-    """Writes and indexes all datasets, each with its subsets and some with a quarantine, and returns the arguments of serve."""
+    """Writes and indexes all datasets, each with its subsets and some with a quarantine. Returns the arguments of serve."""
     data.write(directory)
     arguments = []
     for d in data.DATASETS:
@@ -45,14 +45,14 @@ def prepare(program: str, directory: str) -> list[str]:
 
 
 def quarantine(program: str, directory: str, name: str) -> str:
-    """The digest of a dataset's list of bad samples. Asking again changes nothing."""
+    """The digest of a dataset's list of bad samples. A second call changes nothing."""
     place = os.path.join(os.path.abspath(directory), name)
     said = run(program, "quarantine", place, "--key", QUARANTINED[name], "--reason", "bad", "--json")
     return str(json.loads(said)["quarantine"])
 
 
 class Gateway:
-    """One `millrace serve` over the datasets of the kit, on a port of its own choice."""
+    """One `millrace serve` for the datasets of the kit, on a port that it chooses itself."""
 
     def __init__(self, program: str, directory: Optional[str] = None, listen: str = "127.0.0.1:0") -> None:
         self._own = None if directory else tempfile.TemporaryDirectory(prefix="millrace-conformance-")

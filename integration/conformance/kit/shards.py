@@ -1,4 +1,4 @@
-"""An MDS shard, read by the letter of MosaicML Streaming's format."""
+"""Parses an MDS shard strictly by MosaicML Streaming's format."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Batches in shared memory, as docs/spec/shared-memory.md defines them, from a gateway at a Unix socket."""
+"""Batches in shared memory according to docs/spec/shared-memory.md, from a gateway on a Unix socket."""
 
 import array
 import errno
@@ -20,7 +20,7 @@ GET_SEALS = 1034
 
 
 class Lent(Answer):
-    """An answer. If `said` is set, its samples are in `memory`."""
+    """A response. If `said` is set, its samples are in `memory`."""
 
     def __init__(self, status: int, headers: "http.client.HTTPMessage", body: bytes) -> None:
         super().__init__(status, headers, body)
@@ -33,7 +33,7 @@ class Lent(Answer):
 
 
 class Connection:
-    """One connection to a Unix socket, which keeps the descriptors that come."""
+    """One connection to a Unix socket, with the descriptors that arrive over it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -42,10 +42,10 @@ class Connection:
         self._socket.connect(path)
         self._read = b""
         self._came: list[int] = []
-        self.descriptors: dict[int, int] = {}  # of the segments
+        self.descriptors: dict[int, int] = {}  # by segment
         self.segments: dict[int, mmap.mmap] = {}
-        self.numbers: list[int] = []  # of leases
-        self.faults: list[str] = []  # of the protocol
+        self.numbers: list[int] = []  # of leases to release
+        self.faults: list[str] = []  # violations of the protocol
 
     def close(self) -> None:
         self._socket.close()
@@ -116,7 +116,7 @@ class Connection:
             self.segments[number] = mmap.mmap(came[0], size, mmap.MAP_SHARED, mmap.PROT_READ)
         answer.memory = memoryview(self.segments[number])[:length]
         for gone in re.findall(r"\d+", answer.said.get("gone", "")):
-            self.segments.pop(int(gone), None)  # its descriptor stays: its number is not used again
+            self.segments.pop(int(gone), None)  # its descriptor stays, because its number is not reused
 
     def _check(self, descriptor: int, size: int) -> None:
         """The memory must have a fixed length, and only the gateway can write to it."""
@@ -145,7 +145,7 @@ class Connection:
 
 
 def _open(descriptor: int) -> Optional[int]:
-    """The same memory, opened for writing."""
+    """Opens the same memory for writing, or returns None."""
     try:
         return os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
     except OSError:

@@ -1,8 +1,6 @@
-"""The table whose files in integration/conformance/tables were written by pyarrow: its columns and
-rows.
+"""The table whose files in integration/conformance/tables pyarrow has written: its columns and rows.
 
-Parquet and Arrow files have the same rows, so that their samples have the same bytes.
-integration/conformance/tables/write.py writes the files.
+Parquet and Arrow files have the same rows, so their samples have the same bytes. integration/conformance/tables/write.py writes the files.
 """
 
 import os
@@ -26,8 +24,7 @@ SCHEMA = (
     Node("counts", "map", True, (Node("key", "string", False), Node("value", "int32"))),
 )
 
-# The columns as in the dataset's description: name, encoding, type, whether the part may be
-# missing.
+# The columns in the dataset's description: name, encoding, type, whether the part may be missing.
 FIELDS = (
     ("id", "raw", "int32", False),
     ("label", "raw", "int64", True),
@@ -41,21 +38,21 @@ FIELDS = (
     ("counts", "nested", "map<utf8, int32>", True),
 )
 
-# The columns of an Arrow stream: nested ones are bytes, and bool is a byte.
+# The columns of an Arrow stream: nested columns are bytes, and bool is a byte.
 ARROW = {
     "__key__": "utf8",
     **{name: kind if encoding == "raw" else "binary" for name, encoding, kind, _ in FIELDS},
     "flag": "arrow.bool8 int8",
 }
 
-CHOSEN = ("id", "image.path", "tags")  # the columns of the index that has some of them
+CHOSEN = ("id", "image.path", "tags")  # columns of the index with only some columns
 
 PER_FILE = (36, 20)  # rows, in groups of GROUP
 GROUP = 12
 
 
 def values(i: int) -> tuple[Any, ...]:
-    """Row i. Each column has nulls in other rows, and rows 10 and 30 have little else."""
+    """Row i. Each column is null in different rows, and rows 10 and 30 are mostly null."""
 
     def unless(every: int, value: Any) -> Any:
         return None if i % every == 3 or i % 20 == 10 else value
@@ -77,7 +74,7 @@ def values(i: int) -> tuple[Any, ...]:
 
 
 def table(chosen: Sequence[str]) -> tuple[tuple[Node, ...], list[tuple[Any, ...]]]:
-    """The schema and the rows, of some columns or, where none are chosen, of all."""
+    """The schema and the rows, with the chosen columns or, by default, all."""
     schema = choose(SCHEMA, chosen) if chosen else SCHEMA
     return schema, [of(SCHEMA, schema, values(i)) for i in range(sum(PER_FILE))]
 

@@ -1,6 +1,4 @@
-"""The vectors: the plans, the representation of their answers, and the comparison of a gateway with
-them.
-"""
+"""The vectors: the plans, the representation of responses, and the comparison with a gateway's responses."""
 
 import base64
 import hashlib
@@ -31,7 +29,7 @@ FIELDS = {
     "body": "the whole body in base64, of one vector",
 }
 
-LAST = -1  # the last batch of the epoch
+LAST = -1  # stands for the last batch of the epoch
 
 PLANS: tuple[tuple[int, int, dict[str, str]], ...] = (
     (0, 0, {}),
@@ -62,9 +60,7 @@ FRAMED_TABLES = ("", "keys", "parts", "keys,parts")
 
 
 def forms(native: str) -> list[str]:
-    """Returns the forms of a dataset other than its own whose bytes are defined. A multipart's
-    boundary is the gateway's choice.
-    """
+    """Returns those forms of a dataset, except its own, whose bytes are specified. A multipart's boundary is the gateway's choice."""
     names = [name for name in ("tar", "mds", "arrow") if name != native]
     if native == "jsonl":
         names.append("ndjson")
@@ -85,7 +81,7 @@ def plans(d: data.Dataset, quarantine: dict[str, str]) -> Iterator[tuple[int, in
     yield 1, 1, {"format": "framed", "rank": "0", "world_size": "16"}
     for form in ("tar", "mds", "arrow", "framed"):
         if form == "mds" and d.native == "mds":
-            continue  # its own batches are its own shards, whole
+            continue  # its own batches are whole shards
         yield 1, LAST, {"format": form, "fields": d.fields}
     yield 1, 0, {"format": "framed", "table": "keys,parts", "fields": d.fields}
 
@@ -103,7 +99,7 @@ WRITTEN = (
 
 
 def describe(answer: Answer) -> dict[str, Any]:
-    """Returns the vector of an answer, from its headers and its body."""
+    """Returns the vector of a response, from its headers and its body."""
     return {
         "batches": int(answer.header("Millrace-Batches") or -1),
         "samples": int(answer.header("Millrace-Samples") or -1),
@@ -130,9 +126,7 @@ def take(base: str, name: str, epoch: int, batch: int, parameters: dict[str, str
 
 
 def make(base: str, quarantine: dict[str, str]) -> dict[str, Any]:
-    """Requests every plan from a gateway. A change of the result is a change of the meaning of
-    addresses.
-    """
+    """Requests every plan from a gateway. If the result changes, the meaning of addresses has changed."""
     out: dict[str, Any] = {"fields": FIELDS, "datasets": {}, "vectors": []}
     for name in [*(d.name for d in data.DATASETS), "mix"]:
         said = ask(base, f"/v1/datasets/{name}").json()
@@ -146,7 +140,7 @@ def make(base: str, quarantine: dict[str, str]) -> dict[str, Any]:
 
 
 def encode(made: dict[str, Any]) -> str:
-    """JSON with one vector a line, so that a change is one line of a diff."""
+    """JSON with one vector per line, so that a change is one line of a diff."""
     head = {k: v for k, v in made.items() if k != "vectors"}
     lines = ",\n".join("  " + json.dumps(v) for v in made["vectors"])
     return json.dumps(head, indent=1)[:-2] + ',\n "vectors": [\n' + lines + "\n ]\n}\n"
@@ -159,7 +153,7 @@ def load(path: str = PATH) -> dict[str, Any]:
 
 
 def differences(vector: dict[str, Any], answer: Answer) -> list[str]:
-    """Returns the differences between an answer and its vector."""
+    """Returns the differences between a response and its vector."""
     if answer.status != 200:
         return [f"status: got {answer.status}, want 200: {answer.body[:300].decode(errors='replace')}"]
     got = describe(answer)

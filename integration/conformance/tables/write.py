@@ -42,7 +42,7 @@ def kind(node: Node) -> pa.DataType:
 
 
 def plain(node: Node, value: object) -> object:
-    """A value as pyarrow takes it and gives it back."""
+    """Converts a value to the form that pyarrow accepts and returns."""
     if value is not None and node.kind == "struct":
         return {f.name: plain(f, v) for f, v in zip(node.inner, value)}
     return value

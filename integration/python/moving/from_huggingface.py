@@ -9,11 +9,11 @@ from typing import Any
 Train = Callable[..., None]
 
 FILES = {"train": 8, "validation": 2, "test": 2}
-ROWS = 12  # of each file
+ROWS = 12  # rows per file
 
 
 def offline(cache: str) -> None:
-    """Makes the library datasets keep its files in this directory, and access no hub."""
+    """Makes the library datasets store its files in this directory, without access to a hub."""
     os.environ.update(HF_HOME=cache, HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
 
 

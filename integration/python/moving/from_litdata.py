@@ -26,7 +26,7 @@ def write(root: str) -> None:
 def before(root: str, train: Train) -> None:
     import litdata.helpers
 
-    litdata.helpers._get_newer_version = lambda _: None  # it would ask PyPI
+    litdata.helpers._get_newer_version = lambda _: None  # otherwise it sends a request to PyPI
     # begin: before
     from litdata import StreamingDataLoader, StreamingDataset
 

@@ -1,4 +1,4 @@
-"""A file of tokens, as nanoGPT has it: docs/moving.md."""
+"""A file of tokens in nanoGPT's format: docs/moving.md."""
 
 from collections.abc import Callable
 from typing import Any

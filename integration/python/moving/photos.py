@@ -1,4 +1,4 @@
-"""The photos that all datasets of photos are made of."""
+"""The photos in all datasets of photos."""
 
 from collections.abc import Iterator
 from io import BytesIO
@@ -11,7 +11,7 @@ CLASSES = ("bird", "cat", "dog")
 
 
 def photos(seed: int = 1) -> Iterator[tuple[int, str, bytes, int]]:
-    """All of them, class by class: number, name, JPEG and label. Another seed gives other ones."""
+    """All photos, class by class: number, name, JPEG and label. Another seed yields other photos."""
     noise = np.random.default_rng(seed)
     for i in range(SAMPLES):
         out = BytesIO()

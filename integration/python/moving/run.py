@@ -1,9 +1,9 @@
 """Runs the scripts of docs/moving.md: run.py before NAME DIR | run.py keep NAME GATEWAY | run.py after GATEWAY NAME...
 
-Each module from_NAME.py has write(DIR), which makes a dataset with the library itself; before(DIR, train), which reads it with that
-library; after(GATEWAY, train), which reads the same files by Millrace; and some have keep(GATEWAY, train), which reads a gateway's
-answers with the library. Regions between lines `# begin: WORD` and `# end` are the page's code blocks. This prints a JSON object with,
-for every dataset and every sample, by a digest of its tensors, the number of times that train received it.
+Each module from_NAME.py has write(DIR), which creates a dataset with the library itself; before(DIR, train), which reads it with that
+library; and after(GATEWAY, train), which reads the same files with Millrace. Some have keep(GATEWAY, train), which reads a gateway's
+responses with the library. Regions between lines `# begin: WORD` and `# end` are the page's code blocks. This script prints a JSON object
+with the number of times that train received each sample, by dataset and then by a digest of the sample's tensors.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class Told:
                 if isinstance(v, torch.Tensor):
                     digest.update(f"{v.dtype} {tuple(v.shape)}\n".encode() + v.numpy().tobytes())
                 else:
-                    digest.update(json.dumps(v).encode())  # texts
+                    digest.update(json.dumps(v).encode())  # text values
             self.count[digest.hexdigest()] += 1
 
 
