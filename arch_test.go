@@ -430,7 +430,7 @@ func floorOf(dir string) int {
 		{"shuffle", "client", "internal"},
 		{"chunkindex", "cluster", "s3backend"},
 		{"datapath"},
-		{"gateway"}, // from datapath only datapath/batch, the types of a batch's bytes
+		{"gateway"}, // of datapath, it may import only datapath/batch, the types of a batch's bytes
 		{"cmd"},
 	} {
 		if slices.Contains(floor, top) {

@@ -120,8 +120,8 @@ func functionLines(s source) (lines []int) {
 	return lines
 }
 
-// countPython returns the number of modules of the Python client, and of their lines without blank
-// lines, comments and docstrings.
+// countPython returns the number of modules of the Python client, and of their lines of code.
+// Docstrings and comments do not count.
 func countPython(t *testing.T) (lines, modules int) {
 	t.Helper()
 	err := filepath.WalkDir("client/python/millrace", func(p string, d fs.DirEntry, err error) error {

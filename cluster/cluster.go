@@ -93,8 +93,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// starting sets the function that starts goroutines, and starts those of the known contacts. If it
-// is nil, no more are started.
+// starting sets the function that starts goroutines, and starts the goroutines of the known
+// contacts. If start is nil, no more are started.
 func (c *Cluster) starting(start func(work func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package discovery finds addresses where gateways may be: those of a list, of a DNS name, of a
-// service, or of a file. Package cluster decides which of them are members.
+// Package discovery finds addresses at which gateways may be, from a list, a DNS name, a service,
+// or a file. Package cluster decides which of them are members.
 package discovery

@@ -94,9 +94,8 @@ func benchPeer(b *testing.B, chunks, ranges, length int, encrypted bool) (client
 	return asker(b, func(cfg *ClientConfig) { cfg.TLS = asks }), start(b, server), q, dst
 }
 
-// BenchmarkTwoHops compares two ways for a batch to pass through two processes. In "bare", both
-// handlers only write and copy one slice. In "peer", the second process asks the first one as a
-// peer.
+// BenchmarkTwoHops measures a batch that passes through two processes. In "bare", both handlers
+// only write and copy one slice. In "peer", the second process reads from the first one as a peer.
 func BenchmarkTwoHops(b *testing.B) {
 	body := make([]byte, benchSamples*benchSize)
 	far := listenAndServe(b, func(w http.ResponseWriter) error {

@@ -76,7 +76,7 @@ type Client struct {
 	cfg       ClientConfig
 	scheme    string
 	transport http.RoundTripper
-	reads     *addressLimiter // each read takes as many units as there are peers, at least fewPeers
+	reads     *addressLimiter // each read acquires one unit per peer, at least fewPeers units
 	peers     atomic.Int64
 	dials     *addressLimiter // limits the dials of reads without a connection; nil with ClientConfig.Transport
 	buffers   sync.Pool       // *bufio.Reader of readBuffer bytes, for bodies
@@ -272,7 +272,7 @@ func refusal(w *watchdog, resp *http.Response) error {
 	return fmt.Errorf("unexpected status %d, probably not from a gateway (%.200q): %w", resp.StatusCode, first, ErrMalformed)
 }
 
-// some shortens a text from a peer to at most most bytes for the log.
+// some shortens a text from a peer to the length most, for the log.
 func some(said string, most int) string { return said[:min(len(said), most)] }
 
 // plain replaces control characters in a text from a peer, which could move the cursor of a

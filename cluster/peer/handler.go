@@ -188,8 +188,8 @@ func signs(out *sending.Writer) (stop func()) {
 	})
 }
 
-// body reads the body of a request. First it reserves memory: times the body's length. It does not
-// wait for memory, since the asker holds some. done frees the memory.
+// body reads the body of a request. First it reserves memory, times as much as the length of the
+// body. It does not wait for memory, since the asker holds some. done frees the memory.
 func (s *Server) body(r *http.Request, limit, times int64) (text []byte, done func(), err error) {
 	n := r.ContentLength
 	if n < 0 || n > limit {

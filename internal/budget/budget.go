@@ -255,7 +255,7 @@ func (b *Budget) take(n int64, first *waiter, h holder) (*Reservation, bool) {
 		if ok || !fits || !mayReclaim || h.idle() < missing {
 			return r, ok
 		}
-		mayReclaim = h.reclaim(missing) > 0 // otherwise try once more, since other reservations may have been released meanwhile
+		mayReclaim = h.reclaim(missing) > 0 // otherwise try again, since other reservations may have been released meanwhile
 	}
 }
 

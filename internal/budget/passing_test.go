@@ -281,8 +281,8 @@ func TestBudget_TriesTakeLittleOfReleasedBytes(t *testing.T) {
 	})
 }
 
-// TestBudget_EachWaiterIsTried: bytes that do not suffice for the reservation whose turn it is go
-// to another waiting one, if it may pass.
+// TestBudget_EachWaiterIsTried: released bytes may not suffice for the reservation whose turn it
+// is. Another waiting reservation then gets them, if it may pass.
 func TestBudget_EachWaiterIsTried(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)

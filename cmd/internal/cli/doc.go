@@ -1,4 +1,4 @@
-// Package cli is the framework of the command line. It handles flags with units, their values from
-// the environment and the configuration file, and progress and printing, and reports all faults at
-// once. It knows no command.
+// Package cli is the framework of the command line. It parses flags with units and their values
+// from the environment and the configuration file, prints results and progress, and reports all
+// faults together. It contains no command.
 package cli

@@ -1,5 +1,5 @@
 // Package node composes the process of a gateway. It makes the parts from a configuration, runs
-// them, and ends them in order. It knows neither flags nor terminals.
+// them, and ends them in order. It uses neither flags nor a terminal.
 package node
 
 import (

@@ -238,7 +238,7 @@ func (k *keeper) survivor(g *generation) *generation {
 	return g
 }
 
-// holdOnDisk tells each disk cache the datasets whose chunks it holds.
+// holdOnDisk informs each disk cache of the datasets whose chunks it holds.
 func (k *keeper) holdOnDisk(set datasets.Set) {
 	for _, v := range k.node.divisions {
 		if v.disk == nil {

@@ -152,8 +152,8 @@ func (q Question) rows(x *chunkindex.Index) ([]Row, error) {
 	return rows, nil
 }
 
-// usual lists the orders to compare: a given window in addition to the usual ones, each with the
-// seed of the dataset's own order.
+// usual returns the orders to compare: those with the usual windows and the given window, each with
+// the seed of the dataset's own order.
 func usual(own, chosen shuffle.Params, given uint64) []shuffle.Params {
 	windows := []uint64{16, 32, 64, 128, 256}
 	if given != 0 && !slices.Contains(windows, given) {

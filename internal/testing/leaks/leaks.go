@@ -45,7 +45,7 @@ func Check(tb testing.TB) {
 	})
 }
 
-// descriptors returns the open descriptors of the process. On Linux it includes the file of each.
+// descriptors returns the open descriptors of the process, on Linux with the name of each file.
 func descriptors(tb testing.TB) []string {
 	tb.Helper()
 	r, w, err := os.Pipe() // the first pipe makes the runtime open permanent descriptors of its own

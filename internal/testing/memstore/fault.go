@@ -35,7 +35,7 @@ type Call struct {
 // Fault is the fault of one request. The zero value means no fault. The fields take effect in this
 // order.
 type Fault struct {
-	// Delay passes before anything else, unless the context ends.
+	// Delay is the time to wait before anything else, unless the context ends.
 	Delay time.Duration
 	// Before is called next, without a lock held, so it may change or delete the object.
 	Before func()
