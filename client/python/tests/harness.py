@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -74,9 +75,21 @@ def free_port() -> int:
 
 def binary() -> str:
     """The program under test: TEST_MILLRACE, or the output of `make build`."""
-    path = os.environ.get("TEST_MILLRACE", str(ROOT / "bin" / "millrace"))
+    path = os.environ.get("TEST_MILLRACE") or built()
     assert shutil.which(path), f"{path}: no such program; run make build"
     return path
+
+
+@functools.cache
+def built() -> str:
+    """The output of `make build`, which must be as new as its sources."""
+    program = ROOT / "bin" / "millrace"
+    rooms = "chunkindex", "cluster", "cmd", "datapath", "gateway", "internal", "s3backend", "shuffle"
+    files = [*(p for room in rooms for p in (ROOT / room).rglob("*.*")), *ROOT.glob("client/*.go")]
+    sources = [p for p in files if not p.name.endswith("_test.go") and "testdata" not in p.parts]
+    newest = max(sources, key=lambda p: p.stat().st_mtime)
+    assert not program.exists() or program.stat().st_mtime >= newest.stat().st_mtime, f"{program} is older than {newest}; run make build"
+    return str(program)
 
 
 def without(*packages: str) -> dict[str, str]:
