@@ -63,7 +63,7 @@ func ok(t *testing.T, args ...string) outcome {
 	return o
 }
 
-func TestHelp_MatchesReviewedText(t *testing.T) {
+func TestReference_HelpMatchesReviewedText(t *testing.T) {
 	var got strings.Builder
 	got.WriteString(ok(t, "--help").stdout)
 	for _, c := range commands(t) {
@@ -112,7 +112,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("differs from %s (go test ./cmd/millrace -update writes it anew): got\n%s", name, got)
+		t.Errorf("differs from %s (go test ./cmd/millrace -run Reference -update writes it): got\n%s", name, got)
 	}
 }
 
