@@ -86,8 +86,8 @@ const (
 // use.
 type round struct {
 	full   bool          // all places are in use now
-	at     time.Time     // bytes received until the last measurement
-	from   int64         // bytes received by then
+	at     time.Time     // time of the last measurement
+	from   int64         // bytes received until the last measurement
 	spent  time.Duration // time with all places in use
 	bytes  int64         // bytes received in that time
 	reads  int           // reads that ended in that time

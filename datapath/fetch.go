@@ -12,8 +12,8 @@ import (
 // fetch is a load of the chunks that one caller needs together.
 type fetch struct {
 	load         // part is set by group
-	first  bool  // for a reader's first batch: nothing was prefetched
-	chunks []int // to load, ascending
+	first  bool  // the fetch is for a reader's first batch: nothing was prefetched
+	chunks []int // chunks to load, in ascending order
 }
 
 // describe returns the description of a chunk for the cache.

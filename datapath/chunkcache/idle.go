@@ -55,7 +55,7 @@ type idle[K comparable] struct {
 	others  queue[K] // due after Soon at the last query, or not queried yet
 	soon    queue[K] // due up to Soon at the last query
 	bytes   int64
-	runners []*entry[K] // of the last choice; the chunk due last comes first
+	runners []*entry[K] // chunks of the last choice, in the order in which they would be evicted
 	random  *rand.Rand
 }
 

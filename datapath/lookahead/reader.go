@@ -14,8 +14,8 @@ const (
 	readerNew     = 30 * time.Second // time after which a reader that requested only one batch is forgotten
 	readerComes   = 10 * time.Minute // time after which an announced reader is forgotten
 	readerLeft    = time.Second / 4  // time after which a reader that all its ranks have left is forgotten
-	readerGone    = 2 * time.Second  // minimum time after which a reader that has advanced is forgotten; a slow reader is kept
-	readerGaps    = 8                // this many times its recent longest gap between batches
+	readerGone    = 2 * time.Second  // minimum time after which a reader that has advanced is forgotten; for a slow reader,
+	readerGaps    = 8                // this many times its longest recent gap between batches
 	nearBatches   = 8                // maximum distance of requests that belong to one reader: the ranks of one job
 	lateBatches   = 32               // number of skipped batches that may still be requested
 )
