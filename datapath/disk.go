@@ -22,7 +22,7 @@ const (
 	diskReads   = 8       // concurrent reads of chunks from disk
 	diskWriters = 2       // concurrent writes of chunks; each holds a lease on its chunk
 	diskQueue   = 1 << 16 // chunks waiting to be written
-	refChunks   = 40      // bits of the chunk number in a reference of the disk tier
+	refChunks   = 40      // number of bits for the chunk number in a reference of the disk tier
 
 	// The disk is bypassed while reading a chunk takes more than this factor longer from disk
 	// than from the store. The margin exceeds the variation of measurements.
@@ -47,10 +47,11 @@ func newDisk(p *Path, c *diskcache.Cache) *disk {
 	return &disk{path: p, cache: c, gate: gate{limit: diskReads, idle: p.look}, queue: make(chan uint64, diskQueue)}
 }
 
-// KeepOnDisk lets the path's disk tier, if there is one, keep the dataset's chunks. origin names
-// where its shards are stored, and is the same after a restart. Without CheckSHA, chunks on disk
-// are served only to readers of the same generation and origin, so a forged index cannot supply
-// another dataset's chunks. KeepOnDisk must be called before the first Read.
+// KeepOnDisk lets the path's disk tier, if there is one, store the dataset's chunks. origin
+// identifies the location of the dataset's shards, and must be the same after a restart. Without
+// CheckSHA, chunks on disk are served only to readers of the same generation and origin, so a
+// forged index cannot supply another dataset's chunks. KeepOnDisk must be called before the first
+// Read.
 func (s *Source) KeepOnDisk(origin string) {
 	d := s.path.disk
 	if d == nil {

@@ -102,7 +102,8 @@ func (s *sample) wait() <-chan struct{} {
 	return s.done
 }
 
-// missing returns the bytes of the samples of a batch that are neither in memory nor being loaded.
+// missing returns the number of bytes in those samples of a batch that are neither in memory nor
+// being loaded.
 func (x *extracts) missing(s *Source, d *demand) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -186,8 +187,8 @@ func (x *extracts) forget(s *sample) {
 	}
 }
 
-// begin starts the load of d. The load continues when the batch of ctx ends early, until the
-// deadline of ctx.
+// begin starts the load of d. If the batch of ctx ends early, the load continues until the deadline
+// of ctx.
 func (e *extract) begin(ctx context.Context, d *demand) {
 	e.ended = make(chan struct{})
 	e.ctx = context.WithoutCancel(ctx)

@@ -48,8 +48,8 @@ func (p *part) named(err error) error {
 	return p.name(err)
 }
 
-// plan computes the chunks to lease and the samples needed from extracts. It returns the bytes of
-// the samples that no batch is loading, or of all samples if all is set.
+// plan computes the chunks to lease and the samples needed from extracts. It returns the number of
+// bytes in samples that no batch is loading, or in all samples if all is set.
 func (p *part) plan(ctx context.Context, by manner, all bool) (bytes int64, err error) {
 	copied := p.whole
 	if p.leased, p.need = nil, nil; by.leases {

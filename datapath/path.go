@@ -28,7 +28,7 @@ const (
 type Config struct {
 	Budget     *budget.Budget   // bounds all memory that can grow
 	Fetchers   int              // concurrent store reads; 0: 12 at first, then adapted to the store's bandwidth
-	PartSize   int64            // bytes of one store read, near 16 MiB
+	PartSize   int64            // approximate bytes of one store read; default 16 MiB
 	CheckSHA   bool             // verify the SHA-256 of a chunk when it arrives, in addition to CRC-32C
 	Policy     Policy           // rule that chooses which chunk to evict; default: PolicyPlan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none

@@ -161,8 +161,8 @@ func TestTwoShardsOfTheSameBytesShareOneChunk(t *testing.T) {
 	}
 }
 
-// With CheckSHA the chunks of one generation in memory serve the next one, without store reads.
-// Without it each generation loads its own chunks.
+// With CheckSHA, chunks that one generation has in memory serve the next generation without store
+// reads. Otherwise each generation loads its own chunks.
 func TestNewGeneration_SharesChunks(t *testing.T) {
 	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
 	for _, proved := range []bool{true, false} {

@@ -161,7 +161,7 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 }
 
 // early loads the samples of a run that no batch is loading, into an extract that the caller must
-// unpin. It returns nil if there are none or no memory, or when ctx ends.
+// unpin. It returns nil if there are no such samples, if there is no memory, or if ctx ends.
 func (s *Source) early(ctx context.Context, far *request) *extract {
 	p := &part{source: s, near: &request{}, far: *far, tries: true}
 	defer p.giveBack()

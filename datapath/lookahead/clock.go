@@ -13,7 +13,7 @@ import (
 // the gateway has recorded the end of the previous one. So a larger number of open requests counts
 // as usual only if it is reached for a minimum share of the time.
 type clock struct {
-	until   time.Time // the sums include the time to this moment
+	until   time.Time // time up to which the sums are computed
 	open    int       // answers not completely sent yet
 	missing int       // of these, answers whose bytes have not arrived
 	most    int       // usual number of open answers

@@ -86,8 +86,8 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (
 		k.samples += float64(at.End-at.First) / float64(max(at.WorldSize, 1))
 	}
 	if ok = !k.done.IsZero(); ok {
-		// With several open requests, the request after an answer waited for that answer; the
-		// others waited for nothing.
+		// With several open requests, only the first request after an answer depends on
+		// that answer. The time before the other requests is not think time.
 		if k.open == 0 || !k.done.Before(k.seen) {
 			thought = max(now.Sub(k.done), 0) // another request of the rank may have ended after now was read
 			k.pauses += thought.Seconds()

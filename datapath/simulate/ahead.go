@@ -52,7 +52,7 @@ func (g *gateway) pass() {
 			most = policy.Early(g.gate.limit)
 		}
 		if !gate.enterAhead(most) {
-			return // the next read that leaves calls look
+			return // the next read that leaves the gate calls look
 		}
 		var need int64
 		for _, c := range group {

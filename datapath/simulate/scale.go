@@ -14,7 +14,7 @@ type limits struct {
 	samples  uint64 // samples in all epochs; with more, one sample represents several, until there are at most a quarter as many
 	requests uint64 // requests in all epochs and of all ranks; with more, one request represents several, until there are at most a sixteenth as many
 	chunks   int    // chunks in all epochs
-	ranged   uint64 // samples of an epoch that are each read by their range
+	ranged   uint64 // samples per epoch that are read one by one
 	gateways int    // gateways in a cluster
 }
 
