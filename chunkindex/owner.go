@@ -17,7 +17,7 @@ type tenure struct {
 	since      time.Time
 }
 
-// tenures returns the tenures of each index in chronological order, by index name.
+// tenures maps the name of each index to its tenures in chronological order.
 func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 	all, noted := map[string][]tenure{}, map[string]bool{}
 	for _, o := range notes {

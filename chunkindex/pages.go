@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	recentPages  = 16      // pages cached in memory: neighbouring blocks share pages
+	recentPages  = 16      // number of pages cached in memory; neighbouring blocks share pages
 	mostAtOnce   = 4 << 20 // maximum bytes per store read
 	piecesAtOnce = 8       // concurrent store reads
 )

@@ -28,7 +28,7 @@ import (
 type Options struct {
 	ChunkSize int64               // target length of a chunk; default: 8 MiB
 	Defaults  chunkindex.Defaults // plan parameters stored in the index; default of zero fields: slot, 128, 0, 256, short
-	Parallel  int                 // shards scanned concurrently; default: 4
+	Parallel  int                 // maximum number of shards scanned concurrently; default: 4
 	// Inherit derives Defaults and ChunkSize from those of the existing index. nil: Run uses
 	// Defaults and ChunkSize unchanged.
 	Inherit      func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64)

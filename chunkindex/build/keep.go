@@ -325,8 +325,8 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	return taken, nil
 }
 
-// removeKept removes the objects that this run would need to resume. It removes the notes of parts
-// last, so that a kill during removal leaves no scans without a note.
+// removeKept removes the objects from which the run could have resumed. It removes the notes of
+// parts last, so that a kill during removal leaves no scans without a note.
 func (b *builder) removeKept(ctx context.Context) error {
 	if err := b.remove(ctx, b.kept); err != nil {
 		return err

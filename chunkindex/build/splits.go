@@ -338,7 +338,7 @@ func (b *builder) choiceText() string {
 func (b *builder) mixture(keys func(yield func(string) bool)) error {
 	all := counted(b.rules, keys)
 	if len(all) < 2 || !slices.ContainsFunc(all, func(s Split) bool { return s.Config != "" || !knownWord(s.Name) || s.Name == "train" }) {
-		return nil // "val" and "test" may not be splits of the same dataset
+		return nil // without "train", "val" and "test" are not necessarily splits of one dataset
 	}
 	return newSplitsError("", all)
 }

@@ -174,7 +174,7 @@ func (j *journal) search(at, size int64) (int64, error) {
 	return size, nil
 }
 
-// lock locks the file, or returns the context's error.
+// lock locks the journal, or returns the context's error.
 func (j *journal) lock(ctx context.Context) error {
 	select {
 	case j.turn <- struct{}{}:

@@ -8,8 +8,8 @@ import (
 // ErrLimit is the error for one or more rows that are longer than the caller's limit.
 var ErrLimit = errors.New("rows are longer than allowed")
 
-// Builder builds one row, value by value in the order of the layout's steps. It copies the values
-// in Append, so the caller must not change them before.
+// Builder builds one row, value by value in the order of the layout's steps. Append copies the
+// values, so the caller must not change them before that call.
 type Builder struct {
 	layout  *Layout
 	bitmap  []byte

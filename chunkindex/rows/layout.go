@@ -29,7 +29,7 @@ type Layout struct {
 // maxPath limits the length of a column's path.
 const maxPath = 4096
 
-// NewLayout checks the fields of a row, or of a struct inside a list.
+// NewLayout checks the fields of a row, or of a struct inside a list, and returns their layout.
 func NewLayout(fields []*Node) (*Layout, error) {
 	if len(fields) == 0 {
 		return nil, errors.New("schema has no columns")

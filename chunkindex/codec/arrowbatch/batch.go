@@ -104,7 +104,7 @@ func (r *batchReader) buffer() ([]byte, error) {
 	return r.unpack.bytes(r.packed, b[8:], length)
 }
 
-// array reads the array of a node.
+// array reads the values of a node from the record batch.
 func (r *batchReader) array(l *layout) (*array, error) {
 	n, nulls, err := r.node()
 	if err != nil {

@@ -196,7 +196,7 @@ type kind struct {
 	each    func(context.Context, []format.Object, found) error
 }
 
-// found receives the examination result of an object, or its error.
+// found receives the result of examining an object, or the error.
 type found func(format.Object, file, error) error
 
 // choose returns the only kind that is present, or an error if there are several.

@@ -218,8 +218,8 @@ func encodeParts(b, plain []byte, all *Parts, t *Table) []byte {
 	return b
 }
 
-// whole reports whether every sample has exactly one part of the same name with the same margins
-// before and after it.
+// whole reports whether each sample has exactly one part, and all these parts have the same name
+// and the same margins before and after them.
 func (p *Parts) whole(t *Table) (begin, tail uint32, ok bool) {
 	if len(p.parts) != len(t.Length) || len(p.Names) != 1 {
 		return 0, 0, false
