@@ -1,6 +1,8 @@
-"""Makes the Parquet files of this directory, and the rows of each as pyarrow reads them (integration/python/physical.py): run it
-with tools/python.sh -- chunkindex/codec/rowgroup/testdata/make.py. The files are committed, since another version of pyarrow writes other
-bytes."""
+"""Creates the Parquet files in this directory and, next to each, its rows as pyarrow reads them (integration/python/physical.py).
+
+Run it with tools/python.sh -- chunkindex/codec/rowgroup/testdata/make.py. The files are committed, because another version of pyarrow
+writes different bytes.
+"""
 
 import datetime
 import decimal
@@ -17,7 +19,7 @@ import physical  # noqa: E402
 
 
 def types() -> pa.Table:
-    """A column of each type that pyarrow writes, each with a null."""
+    """Returns a column for each type that pyarrow writes. Each column has a null."""
     day = datetime.datetime(2026, 11, 23, 10, 30, 1, 234567)
     clock = datetime.time(10, 30, 1, 234567)
     amounts = [decimal.Decimal("-12.34"), None, decimal.Decimal("56.78")]
@@ -52,7 +54,7 @@ def types() -> pa.Table:
 
 
 def nested(n: int) -> pa.Table:
-    """What data sets of images, embeddings and chats have, with nulls everywhere."""
+    """Returns columns like those of image, embedding and chat datasets, with nulls at every level."""
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     chat = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string()), ("tokens", pa.list_(pa.int32()))]))
     images = [None, {"bytes": b"\xff\xd8", "path": "a.jpg"}, {"bytes": None, "path": None}, {"bytes": b"", "path": None}]

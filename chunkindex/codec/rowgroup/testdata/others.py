@@ -1,5 +1,7 @@
-"""Makes the files of this directory that other writers than pyarrow's make: DuckDB, Polars, fastparquet and Hugging Face's
-datasets. It needs those packages, which the tests do not; make.py describes the file of rows next to each."""
+"""Creates the files in this directory that DuckDB, Polars, fastparquet and Hugging Face's datasets write.
+
+It requires these packages; the tests do not. make.py describes the file of rows next to each file.
+"""
 
 import datetime
 import io

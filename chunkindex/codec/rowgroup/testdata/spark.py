@@ -1,5 +1,7 @@
-"""Makes the files of this directory that Apache Spark makes, as it writes them by itself and as releases before 1.6 did. It needs
-pyspark (4.3.0, half a gigabyte) and Java 17, which the tests do not; make.py describes the file of rows next to each."""
+"""Creates the files in this directory that Apache Spark writes, in its default format and in the format of releases before 1.6.
+
+It requires pyspark (4.3.0, half a gigabyte) and Java 17; the tests do not. make.py describes the file of rows next to each file.
+"""
 
 import glob
 import json
