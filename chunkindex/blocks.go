@@ -16,7 +16,7 @@ func (x *Index) ranges(from, to int) (all []layout.Section) {
 		ctx := context.Background() // section 6 was read when the index was opened
 		begin, _, err := x.placeOf(ctx, sec, from)
 		last, length, err2 := x.placeOf(ctx, sec, to-1)
-		if err == nil && err2 == nil { // on an error, reading the block reports the cause
+		if err == nil && err2 == nil { // an error is ignored here, because reading the block returns it
 			all = append(all, layout.Section{Offset: x.head.Sections[sec].Offset + begin, Length: last + length - begin})
 		}
 	}

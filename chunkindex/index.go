@@ -79,8 +79,8 @@ type compression struct {
 	skip  uint32
 }
 
-// extents holds the extents of all chunks. Arrays are nil where every chunk has exactly one extent,
-// of its own length.
+// extents holds the extents of all chunks. Its arrays are nil if every chunk has exactly one
+// extent, with the chunk's length.
 type extents struct {
 	first  []uint64 // number of each chunk's first extent; nil: chunk i has only extent i
 	shard  []uint32
@@ -95,8 +95,8 @@ func (x *Index) Generation() string { return x.generation }
 // Format returns the name of the shards' format, such as "tar".
 func (x *Index) Format() string { return x.meta.Format }
 
-// Framing returns the framing of batches in the dataset's own format. It is nil for formats without
-// one; Native names the form of their batches.
+// Framing returns the framing of batches in the dataset's own format. It returns nil for a format
+// without framing; Native then names the form of the batches.
 func (x *Index) Framing() format.Framing { return x.framing }
 
 // Constants returns the dataset constants from which its framing was built, or nil if the format

@@ -167,7 +167,7 @@ func (x *Index) readMeta(in *sectionReader) error {
 }
 
 func (x *Index) readShards(in *sectionReader) error {
-	// The section's length bounds the count before it allocates memory.
+	// Compare the count with the section's length before allocating memory for it.
 	if int64(x.head.Shards) > in.left/layout.LeastShard {
 		return layout.ErrMalformed
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	bufferSize  = 256 << 10
-	leastBuffer = HeadSize // there may be hundreds of thousands of tiny shards
+	leastBuffer = HeadSize // small, because there may be hundreds of thousands of tiny shards
 	emptyReads  = 100      // consecutive empty reads before a reader counts as broken
 )
 
@@ -49,7 +49,7 @@ type Cursor struct {
 // NewCursor returns a cursor at the start of a shard whose decoded bytes come from in.
 func NewCursor(ctx context.Context, shard Object, in io.Reader, out Sink) *Cursor {
 	size := int64(bufferSize)
-	if shard.Key == Plain(shard.Key) { // a compressed shard has more bytes than its size
+	if shard.Key == Plain(shard.Key) { // the decoded bytes of a compressed shard exceed its size
 		size = max(leastBuffer, min(size, shard.Size))
 	}
 	return &Cursor{ctx: ctx, in: in, out: out, table: crc32.MakeTable(crc32.Castagnoli), buf: make([]byte, size)}

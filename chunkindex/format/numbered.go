@@ -26,7 +26,7 @@ func Plain(key string) string {
 	return bare
 }
 
-// Ext returns the lower-case suffix of a plain key: ".jsonl" of "a/B.JSONL.GZ".
+// Ext returns the lower-case suffix of a plain key: ".jsonl" for "a/B.JSONL.GZ".
 func Ext(key string) string { return strings.ToLower(path.Ext(Plain(key))) }
 
 // Stem returns the plain key of a shard without the first matching suffix. If the suffix is the

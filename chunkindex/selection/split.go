@@ -89,7 +89,8 @@ func (s *Store) store(ctx context.Context, w *splitWriter) (SplitResult, error) 
 	return m, err
 }
 
-// splitWriter writes a split: first the blocks, chunk by chunk, then the data before them.
+// splitWriter writes a split: first the blocks, chunk by chunk, then the header, rule and table,
+// which precede them.
 type splitWriter struct {
 	head    *head
 	data    Dataset

@@ -168,7 +168,7 @@ func (h *Header) decodeCounts(b []byte) error {
 		return errors.New("header: a count exceeds the limits")
 	}
 	h.Bytes, h.Longest = int64(v[4]), int64(v[5])
-	// No sample is empty, and none exceeds the longest.
+	// No sample is empty, and none is longer than Longest.
 	if h.Chunks > h.Samples || h.Extents < h.Chunks || h.Longest > h.Bytes || h.Longest > MaxChunkSize ||
 		h.Samples > v[4] || (h.Samples == 0 && h.Bytes > 0) || (h.Samples > 0 && (v[4]-1)/h.Samples >= v[5]) {
 		return fmt.Errorf("header: counts: %w", ErrMalformed)
