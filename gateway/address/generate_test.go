@@ -61,7 +61,8 @@ func within(old []byte, begin, text, end string) []byte {
 func reference(old []byte) []byte {
 	pair := regexp.MustCompile(`[a-z_]+(=|:[0-9])[a-z0-9=,:-]*[a-z0-9]`)
 	b := strings.Builder{}
-	b.WriteString("\n| name | meaning | values | left out |\n|---|---|---|---|\n")
+	groups := map[Group]string{Order: "order", Choice: "choice", Batching: "batching", Sharing: "sharing", Rank: "rank", Showing: "showing"}
+	b.WriteString("\n| name | group | meaning | values | left out |\n|---|---|---|---|---|\n")
 	for _, r := range parameters {
 		help, without, _ := strings.Cut(strings.ReplaceAll(r.Help, "`", ""), " (default ")
 		values := "text"
@@ -74,7 +75,7 @@ func reference(old []byte) []byte {
 			values = fmt.Sprintf("%d to %d", r.Least, r.Most)
 		}
 		text := cmp.Or(strings.TrimSuffix(r.Doc, "."), strings.ToUpper(help[:1])+help[1:])
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Name, pair.ReplaceAllString(text, "`$0`"), values, strings.TrimSuffix(without, ")"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, groups[r.Group], pair.ReplaceAllString(text, "`$0`"), values, strings.TrimSuffix(without, ")"))
 	}
 	return within(old, "<!-- Plan parameters: written by go generate ./gateway/address. -->\n", b.String()+"\n", "<!-- End of the plan parameters. -->")
 }

@@ -145,7 +145,7 @@ class Source:
                         the sample itself, that becomes a dict. `batch.value` is a list of the results
         order           millrace.Order: other parameters of the order and the selection of samples. All ranks of a job must use the same generation:
                         if gateways load new ones by themselves, one of several ranks without a generation is rejected
-        share           millrace.Share: rank, world_size, tail, balance, by, homes
+        share           millrace.Share: this process's part of each batch
         reading         millrace.Reading: filter, collate, batch_transform, on_error, keys, form, threads and memory
         dataset         another dataset of the gateway than the client's
 
