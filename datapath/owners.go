@@ -48,13 +48,14 @@ type Peers interface {
 // ranges or, after a failure, some of them.
 type Instead = func(ctx context.Context, concurrent bool) error
 
-// Share shares the dataset with the path's peers, if it has any, until Close. From then on peers
-// know the dataset by this name and send queries for it. So call KeepOnDisk before Share, and Read
-// only afterwards.
+// Share names the dataset, for the counters of its store reads and for the path's peers, if it has
+// any. From then on, until Close, peers send queries for it. So call KeepOnDisk before Share, and
+// Read only afterwards.
 func (s *Source) Share(name string) {
+	s.path.mu.Lock()
+	defer s.path.mu.Unlock()
+	s.reads = s.path.readsOf(name)
 	if s.path.cfg.Peers != nil {
-		s.path.mu.Lock()
-		defer s.path.mu.Unlock()
 		s.name = name
 	}
 }

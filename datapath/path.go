@@ -83,14 +83,15 @@ type Path struct {
 	reowning sync.Mutex    // held to change view
 	view     atomic.Uint64 // the view that the table of readers is based on
 
-	mu     sync.Mutex // guards the fields below, and each source's time of last read, name and disk settings
-	open   []*Source  // in the order of Open
-	opened int        // number of sources opened so far
+	mu     sync.Mutex               // guards the fields below, and each source's time of last read, name and disk settings
+	open   []*Source                // in the order of Open
+	opened int                      // number of sources opened so far
+	reads  map[string]*datasetReads // by dataset, see readsOf
 
-	sources                                        atomic.Uint64
-	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
-	prefetched                                     atomic.Uint64
-	peerCounts                                     peerCounts
+	sources                atomic.Uint64
+	rangeReads, rangeBytes atomic.Uint64
+	prefetched             atomic.Uint64
+	peerCounts             peerCounts
 }
 
 // New returns a path with nothing in memory. It becomes the budget's reclaimer, so a budget has one
@@ -103,6 +104,7 @@ func New(cfg Config) *Path {
 		cfg:      cfg,
 		budget:   cfg.Budget,
 		kick:     make(chan struct{}, 1),
+		reads:    map[string]*datasetReads{},
 		extracts: extracts{samples: map[samplePlace]*sample{}},
 	}
 	p.cache = chunkcache.New[key](chunkcache.Config{
@@ -265,6 +267,7 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	s.place = p.opened
 	p.opened++
 	p.open = append(p.open, s)
+	s.reads = p.readsOf("")
 	p.mu.Unlock()
 	p.sizeDecoding()
 	p.decoding.grow()
@@ -318,9 +321,10 @@ type Stats struct {
 	Hits, Misses, Loads, Joins, Evictions uint64
 	ExpectedEvictions                     uint64 // evictions of chunks that a reader needed soon
 	CachedBytes, CachedChunks             int64
-	StoreReads, StoreBytes                uint64
-	StorePlaces                           int    // current limit on concurrent store reads
-	RangeReads, RangeBytes                uint64 // store reads by sample ranges, included in the counters above
+	DatasetReads                                                  // store reads of all datasets
+	Datasets                              map[string]DatasetReads // store reads by the dataset's name; "": datasets without a name
+	StorePlaces                           int                     // current limit on concurrent store reads
+	RangeReads, RangeBytes                uint64                  // store reads by sample ranges, included in the counters above
 	PrefetchedChunks                      uint64
 	PeerReads, PeerBytes                  uint64 // queries to peers, and the bytes that peers sent
 	PeerFailed, PeerLies                  uint64 // queries to peers that failed, and those answered with bytes that differ from the index
@@ -334,19 +338,51 @@ type Stats struct {
 	DiskDropped                           uint64 // chunks not written: the queue was full, or they were evicted first
 }
 
+// DatasetReads are the store reads of a dataset.
+type DatasetReads struct{ StoreReads, StoreBytes uint64 }
+
+// datasetReads counts the store reads of the generations of a dataset.
+type datasetReads struct{ reads, bytes atomic.Uint64 }
+
+// mostNamed is the maximum number of datasets with their own counters; the others share one.
+const mostNamed = 100
+
+// readsOf returns the counters of a dataset, which outlive its sources. The caller holds mu.
+func (p *Path) readsOf(name string) *datasetReads {
+	if p.reads[name] == nil && len(p.reads) > mostNamed {
+		name = "other"
+	}
+	if p.reads[name] == nil {
+		p.reads[name] = &datasetReads{}
+	}
+	return p.reads[name]
+}
+
+// countReads fills the counters of the store's reads.
+func (p *Path) countReads(s *Stats) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Datasets = make(map[string]DatasetReads, len(p.reads))
+	for name, c := range p.reads {
+		r := DatasetReads{c.reads.Load(), c.bytes.Load()}
+		s.StoreReads, s.StoreBytes, s.Datasets[name] = s.StoreReads+r.StoreReads, s.StoreBytes+r.StoreBytes, r
+	}
+}
+
 // Stats returns the counters.
 func (p *Path) Stats() Stats {
 	c := p.cache.Stats()
 	s := Stats{
 		Hits: c.Hits, Misses: c.Misses, Loads: c.Loads, Joins: c.Joins, Evictions: c.Evictions, ExpectedEvictions: c.Expected,
 		CachedBytes: c.Bytes, CachedChunks: c.Chunks,
-		StoreReads: p.storeReads.Load(), StoreBytes: p.storeBytes.Load(), StorePlaces: p.gate.places(),
-		RangeReads: p.rangeReads.Load(), RangeBytes: p.rangeBytes.Load(),
+		StorePlaces: p.gate.places(),
+		RangeReads:  p.rangeReads.Load(), RangeBytes: p.rangeBytes.Load(),
 		PrefetchedChunks: p.prefetched.Load(),
 		HotHits:          p.hot.hits.Load(), HotHitBytes: p.hot.hitBytes.Load(), HotBytes: p.hot.held(),
 		OpenLeases: c.OpenLeases, TableBytes: p.tables.Bytes(),
 		BudgetTotal: p.budget.Total(), BudgetInUse: p.budget.InUse(), BudgetPeak: p.budget.Peak(),
 	}
+	p.countReads(&s)
 	p.peerCounts.fill(&s)
 	s.CarriedHits, s.CarriedBytes = p.ahead.hits.Load(), p.ahead.bytes.Load()
 	if p.disk != nil {

@@ -269,7 +269,7 @@ func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)
 	ext := r.ext()
 	shard := s.index.Shard(ext.Shard)
 	ref := objstore.Ref{Key: s.prefix + shard.Key, ETag: shard.ETag, VersionID: shard.VersionID}
-	s.path.storeReads.Add(1)
+	s.reads.reads.Add(1)
 	if s.paced {
 		s.path.gate.hold(true)
 		defer s.path.gate.hold(false)
@@ -287,7 +287,7 @@ func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)
 		return err
 	}
 	m.ended(ext.Length, s.paced)
-	s.path.storeBytes.Add(uint64(ext.Length))
+	s.reads.bytes.Add(uint64(ext.Length))
 	return nil
 }
 

@@ -33,6 +33,7 @@ type Source struct {
 	paced   bool      // the store delays reads because of the store's own limit
 	origin  [32]byte  // dataset that vouches for chunks on disk; zero: SHA-256 proves them
 	name    string    // name among peers; "": not shared
+	reads   *datasetReads
 
 	owners atomic.Pointer[owners] // nil: not used yet
 

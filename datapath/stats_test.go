@@ -19,7 +19,7 @@ func TestPath_StatsReportEachCounter(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(1 << 20), Fetchers: 5, Disk: disk})
 	defer disk.Close()
 	counters := []interface{ Add(uint64) uint64 }{
-		&p.storeReads, &p.storeBytes, &p.rangeReads, &p.rangeBytes, &p.prefetched, &p.peerCounts.reads, &p.peerCounts.bytes,
+		&p.readsOf("").reads, &p.readsOf("").bytes, &p.rangeReads, &p.rangeBytes, &p.prefetched, &p.peerCounts.reads, &p.peerCounts.bytes,
 		&p.peerCounts.failed, &p.peerCounts.lies, &p.peerCounts.servedReads, &p.peerCounts.servedBytes, &p.peerCounts.former,
 		&p.ahead.hits, &p.ahead.bytes, &p.hot.hits, &p.hot.hitBytes, &p.disk.dropped,
 	}

@@ -68,9 +68,10 @@ type Change struct {
 
 // Stat is a counter or gauge of another component, exported at /metrics and /v1/stats.
 type Stat struct {
-	Name  string // Prometheus name without the prefix millrace_: cache_hits_total
-	Help  string
-	Value float64
+	Name   string // Prometheus name without the prefix millrace_: cache_hits_total
+	Help   string
+	Value  float64
+	Labels map[string]string // same keys in each Stat of a name; nil: none
 }
 
 // Config configures a Gateway. A zero field means its default.

@@ -72,7 +72,7 @@ func (p statsCollector) Collect(out chan<- prometheus.Metric) {
 		if strings.HasSuffix(s.Name, "_total") {
 			kind = prometheus.CounterValue
 		}
-		m, err := prometheus.NewConstMetric(prometheus.NewDesc("millrace_"+s.Name, s.Help, nil, nil), kind, s.Value)
+		m, err := prometheus.NewConstMetric(prometheus.NewDesc("millrace_"+s.Name, s.Help, nil, s.Labels), kind, s.Value)
 		if err != nil {
 			m = prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 		}
@@ -88,11 +88,11 @@ func (g *Gateway) stats() []Stat {
 	}
 	b := g.cfg.Budget
 	out = append(out,
-		Stat{"budget_bytes", "Memory budget.", float64(b.Total())},
-		Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())},
-		Stat{"budget_pinned_bytes", "Memory budget in use that the cache cannot free.", float64(b.Pinned())},
-		Stat{"budget_waiting", "Requests that wait for memory.", float64(b.Waiting())},
-		Stat{"budget_refused_total", "Requests refused after waiting for memory.", float64(b.Refused())})
+		Stat{Name: "budget_bytes", Help: "Memory budget.", Value: float64(b.Total())},
+		Stat{Name: "budget_used_bytes", Help: "Memory budget in use.", Value: float64(b.InUse())},
+		Stat{Name: "budget_pinned_bytes", Help: "Memory budget in use that the cache cannot free.", Value: float64(b.Pinned())},
+		Stat{Name: "budget_waiting", Help: "Requests that wait for memory.", Value: float64(b.Waiting())},
+		Stat{Name: "budget_refused_total", Help: "Requests refused after waiting for memory.", Value: float64(b.Refused())})
 	if g.cfg.Readers != nil {
 		out = append(out, readerStats(g.cfg.Readers())...)
 	}
@@ -101,10 +101,10 @@ func (g *Gateway) stats() []Stat {
 		ready = 0
 	}
 	return append(out,
-		Stat{"http_in_flight_requests", "Requests in progress.", float64(g.active.Load())},
-		Stat{"plan_bytes", "Estimated memory for plans and epochs.", float64(g.plans.Bytes())},
-		Stat{"ready", "1 while /readyz answers 200; 0 while the gateway starts or drains.", ready},
-		Stat{"uptime_seconds", "Time since the gateway started.", time.Since(g.started).Seconds()})
+		Stat{Name: "http_in_flight_requests", Help: "Requests in progress.", Value: float64(g.active.Load())},
+		Stat{Name: "plan_bytes", Help: "Estimated memory for plans and epochs.", Value: float64(g.plans.Bytes())},
+		Stat{Name: "ready", Help: "1 while /readyz answers 200; 0 while the gateway starts or drains.", Value: ready},
+		Stat{Name: "uptime_seconds", Help: "Time since the gateway started.", Value: time.Since(g.started).Seconds()})
 }
 
 func (g *Gateway) getMetrics(x *exchange) error {

@@ -17,10 +17,10 @@ func readerStats(rs []stats.Reader) []Stat {
 		waiting = max(waiting, r.WaitingShare)
 	}
 	return []Stat{
-		{"readers", "Ranks active in the last five minutes.", float64(len(rs))},
-		{"readers_samples_per_second", "Recent total throughput of all ranks.", rate},
-		{"readers_most_batches_behind", "Batches between the slowest rank and the fastest rank of its job, at most over jobs.", behind},
-		{"readers_most_waiting_share", "Largest recent share of time that one rank waited for data.", waiting},
+		{Name: "readers", Help: "Ranks active in the last five minutes.", Value: float64(len(rs))},
+		{Name: "readers_samples_per_second", Help: "Recent total throughput of all ranks.", Value: rate},
+		{Name: "readers_most_batches_behind", Help: "Batches between the slowest rank and the fastest rank of its job, at most over jobs.", Value: behind},
+		{Name: "readers_most_waiting_share", Help: "Largest recent share of time that one rank waited for data.", Value: waiting},
 	}
 }
 

@@ -33,8 +33,9 @@ func tier(name string) string {
 }
 
 const (
-	fast = 10 * time.Millisecond
-	sent = `millrace_http_response_bytes_total{dataset="photos",route="/"}`
+	fast   = 10 * time.Millisecond
+	sent   = `millrace_http_response_bytes_total{dataset="photos",route="/"}`
+	stored = `millrace_store_read_bytes_total{dataset="photos"}`
 )
 
 // situations returns for each rule a snapshot in which it applies: the increase of the counters in
@@ -55,7 +56,7 @@ func situations() map[string]Snapshot {
 		"readers":     {Ranks: []Rank{rank(0, .03, .1, .03, time.Second), rank(1, 0, .2, 0, 2*time.Second)}},
 		"cache":       {Ranks: waiting, Counters: map[string]float64{"millrace_cache_expected_evictions_total": 20, "millrace_cache_loads_total": 100, tier("store"): 9}},
 		"store": {Ranks: waiting, Counters: map[string]float64{
-			"millrace_store_read_bytes_total": 480e6, "millrace_store_reads_total": 60, tier("store"): 9, "millrace_budget_bytes": 64 << 20,
+			stored: 480e6, `millrace_store_reads_total{dataset="photos"}`: 60, tier("store"): 9, "millrace_budget_bytes": 64 << 20,
 		}},
 		"disk":     {Ranks: waiting, Counters: map[string]float64{"millrace_disk_hit_bytes_total": 480e6, tier("disk"): 9, tier("store"): 1}},
 		"peer":     {Ranks: waiting, Counters: map[string]float64{tier("peer"): 9, tier("store"): 1}},
@@ -141,7 +142,7 @@ func TestFewChunks(t *testing.T) {
 	}{{2, 3, 90e6, "cache"}, {1, 1, 60e6, "cache"}, {2, 3, 40e6, "store"}, {0, 0, 90e6, "store"}, {1, 20, 90e6, "store"}} {
 		now := situations()["store"]
 		now.At = time.Unix(period, 0)
-		now.Counters["millrace_store_read_bytes_total"], now.Counters["millrace_store_range_bytes_total"] = 100e6, c.ranges
+		now.Counters[stored], now.Counters["millrace_store_range_bytes_total"] = 100e6, c.ranges
 		now.Counters["millrace_cache_expected_evictions_total"], now.Counters["millrace_cache_loads_total"] = c.unused, c.loads
 		if got := find(between(Snapshot{At: time.Unix(0, 0)}, now)); got.Code != c.want {
 			t.Errorf("%+v: got %+v", c, got)

@@ -118,6 +118,14 @@ func (c *change) roseBy(name, label string) map[string]float64 {
 	return sums
 }
 
+// roseAll returns the increase of a counter with a label for the dataset, summed over all labels.
+func (c *change) roseAll(name string) (sum float64) {
+	for _, n := range c.roseBy(name, "dataset") {
+		sum += n
+	}
+	return sum
+}
+
 // most returns the name of the largest sum, or "" if all are zero.
 func most(sums map[string]float64) (name string) {
 	for _, key := range slices.Sorted(maps.Keys(sums)) {

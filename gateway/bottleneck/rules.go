@@ -229,7 +229,7 @@ func (c *change) straggler() (r *reader, after uint64) {
 func cache(c *change) (sentence, cure string) {
 	unused, loads := c.rose("millrace_cache_expected_evictions_total"), c.rose("millrace_cache_loads_total")
 	few := unused < fewest
-	if c.rose("millrace_store_range_bytes_total") > c.rose("millrace_store_read_bytes_total")/2 {
+	if c.rose("millrace_store_range_bytes_total") > c.roseAll("millrace_store_read_bytes_total")/2 {
 		few = unused == 0 // chunks that do not fit in memory are not loaded: their samples are read individually
 	}
 	if few || unused <= unwanted*loads || !c.waitsFor("store") {
@@ -244,7 +244,7 @@ func store(c *change) (sentence, cure string) {
 	if !c.waitsFor("store") {
 		return "", ""
 	}
-	return fmt.Sprintf("The store is the bottleneck: %s/s in %.0f reads. %s.", megabytes(c.fromStore()), c.rose("millrace_store_reads_total"), c.waitsForBytes()),
+	return fmt.Sprintf("The store is the bottleneck: %s/s in %.0f reads. %s.", megabytes(c.fromStore()), c.roseAll("millrace_store_reads_total"), c.waitsForBytes()),
 		fmt.Sprintf("if epochs repeat, raise --cache-size or add --disk-cache: `%s` shows the gain; else use a closer or faster store", c.simulate(true))
 }
 
@@ -266,12 +266,7 @@ func peer(c *change) (sentence, cure string) {
 }
 
 // sent returns the bytes of responses per second.
-func (c *change) sent() (rate float64) {
-	for _, n := range c.roseBy("millrace_http_response_bytes_total", "route") {
-		rate += n / c.seconds()
-	}
-	return rate
-}
+func (c *change) sent() float64 { return c.roseAll("millrace_http_response_bytes_total") / c.seconds() }
 
 func network(c *change) (sentence, cure string) {
 	if c.cause() != sending || c.busy() >= works {
@@ -289,10 +284,7 @@ func plans(c *change) (sentence, cure string) {
 		return "", ""
 	}
 	longest := most(map[string]float64{"decode": took["decode"], "wait": took["wait"], "plan": took["plan"], "locate": took["locate"]})
-	all := 0.0
-	for _, seconds := range took {
-		all += seconds
-	}
+	all := c.roseAll("millrace_http_phase_seconds_total")
 	return fmt.Sprintf("Planning is the bottleneck: the phase %s takes %s of the time of all requests. %s.", longest, share(took[longest]/all), c.waitsMost()),
 		"request smaller batches, the dataset's own format, or a smaller window"
 }

@@ -10,7 +10,9 @@ import (
 )
 
 // fromStore returns the bytes per second read from the store.
-func (c *change) fromStore() float64 { return c.rose("millrace_store_read_bytes_total") / c.seconds() }
+func (c *change) fromStore() float64 {
+	return c.roseAll("millrace_store_read_bytes_total") / c.seconds()
+}
 
 // simulate returns a command that computes the effect of other cache sizes for the job of the rank
 // that waits most.

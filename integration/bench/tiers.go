@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +33,11 @@ func counters(ctx context.Context, addr string) (map[string]float64, error) {
 		Counters map[string]float64 `json:"counters"`
 	}
 	err := askJSON(ctx, http.MethodGet, base(addr)+"/v1/stats", &stats)
+	for key, value := range maps.Clone(stats.Counters) {
+		if name, _, labelled := strings.Cut(key, "{"); labelled {
+			stats.Counters[name] += value
+		}
+	}
 	return stats.Counters, err
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/millrace-data/millrace/datapath"
@@ -19,7 +20,7 @@ func (s *Node) stats() []gateway.Stat {
 	out = append(out, s.accessStats()...)
 	out = append(out, s.keeper.stats()...)
 	out = append(out, s.sharedStats()...)
-	at := map[string]int{}
+	at := map[string]int{} // by name and labels
 	for _, v := range s.divisions {
 		t := v.path.Stats()
 		own := pathStats(t)
@@ -30,11 +31,12 @@ func (s *Node) stats() []gateway.Stat {
 			own = append(own, peerStats(t)...)
 		}
 		for _, x := range own {
-			if i, known := at[x.Name]; known {
+			key := x.Name + fmt.Sprint(x.Labels)
+			if i, known := at[key]; known {
 				out[i].Value += x.Value
 				continue
 			}
-			at[x.Name] = len(out)
+			at[key] = len(out)
 			out = append(out, x)
 		}
 	}
@@ -51,7 +53,7 @@ func flag(on bool) float64 {
 
 // pathStats returns the metrics of a data path.
 func pathStats(t datapath.Stats) []gateway.Stat {
-	return []gateway.Stat{
+	out := []gateway.Stat{
 		{Name: "cache_hits_total", Help: "Chunks found in memory.", Value: float64(t.Hits)},
 		{Name: "cache_misses_total", Help: "Chunks not found in memory.", Value: float64(t.Misses)},
 		{Name: "cache_loads_total", Help: "Chunk loads started.", Value: float64(t.Loads)},
@@ -60,8 +62,6 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 		{Name: "cache_expected_evictions_total", Help: "Evicted chunks that a reader needed soon; if this grows, memory is too small for all readers.", Value: float64(t.ExpectedEvictions)},
 		{Name: "cache_bytes", Help: "Memory for chunks.", Value: float64(t.CachedBytes)},
 		{Name: "cache_chunks", Help: "Chunks in memory.", Value: float64(t.CachedChunks)},
-		{Name: "store_reads_total", Help: "Range reads of stores.", Value: float64(t.StoreReads)},
-		{Name: "store_read_bytes_total", Help: "Bytes read from stores.", Value: float64(t.StoreBytes)},
 		{Name: "store_reads_limit", Help: "Current limit of concurrent range reads of stores.", Value: float64(t.StorePlaces)},
 		{Name: "store_range_reads_total", Help: "Range reads of single samples (included in store_reads_total).", Value: float64(t.RangeReads)},
 		{Name: "store_range_bytes_total", Help: "Bytes of range reads of single samples (included in store_read_bytes_total).", Value: float64(t.RangeBytes)},
@@ -72,6 +72,14 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 		{Name: "hot_bytes", Help: "Memory for copies of frequently drawn samples (importance).", Value: float64(t.HotBytes)},
 		{Name: "table_bytes", Help: "Memory for sample tables.", Value: float64(t.TableBytes)},
 	}
+	for name, r := range t.Datasets {
+		if name != "" {
+			of := map[string]string{"dataset": name}
+			out = append(out, gateway.Stat{Name: "store_reads_total", Help: "Range reads of stores, for readers, prefetch and other gateways.", Value: float64(r.StoreReads), Labels: of},
+				gateway.Stat{Name: "store_read_bytes_total", Help: "Bytes read from stores, for readers, prefetch and other gateways.", Value: float64(r.StoreBytes), Labels: of})
+		}
+	}
+	return out
 }
 
 // storeStats returns the metrics of all S3 stores, added up. Directories have none.

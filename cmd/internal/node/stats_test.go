@@ -25,3 +25,36 @@ func TestStoreStats_SumsStores(t *testing.T) {
 		}
 	}
 }
+
+// TestStats_CountStoreReadsByDataset: bytes from the store are counted under the dataset's name,
+// over all its generations.
+func TestStats_CountStoreReadsByDataset(t *testing.T) {
+	a, b := dataset(t), dataset(t)
+	r := newRig(t, "  a: file://"+a+"\n  b: file://"+b+"\n", func(c *Config) { c.NoPrefetch = true })
+	defer r.Close()
+	bytesOf := func(name string) float64 {
+		for _, s := range r.stats() {
+			if s.Name == "store_read_bytes_total" && s.Labels["dataset"] == name {
+				return s.Value
+			}
+		}
+		t.Fatalf("no bytes of dataset %s", name)
+		return 0
+	}
+	read := func() {
+		if status, _, body := r.get(batchOf("a")); status != 200 {
+			t.Fatalf("got %d: %s", status, body)
+		}
+	}
+	read()
+	first := bytesOf("a")
+	if first == 0 || bytesOf("b") != 0 {
+		t.Errorf("got %v bytes of a and %v of b, want some and none", first, bytesOf("b"))
+	}
+	grow(t, a, "new.txt")
+	r.reload()
+	read()
+	if got := bytesOf("a"); got <= first {
+		t.Errorf("with the next generation: got %v bytes, want more than %v", got, first)
+	}
+}

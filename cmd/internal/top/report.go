@@ -247,7 +247,7 @@ func compare(before, now Poll) Figures {
 		}
 		f.Tiers[tier] = series("tier_bytes_total", fmt.Sprintf("tier=%q", tier))
 	}
-	f.StoreReadsPS, f.StoreBytesPS = counter("store_reads_total"), counter("store_read_bytes_total")
+	f.StoreReadsPS, f.StoreBytesPS = series("store_reads_total", ""), series("store_read_bytes_total", "")
 	f.StoreRequestsPS, f.RefusedPS = counter("store_requests_total"), counter("budget_refused_total")
 	for _, kind := range []string{"throttled", "denied", "unavailable", "timeout", "short", "not_found", "changed"} {
 		f.StoreErrorsPS += counter("store_errors_" + kind + "_total")

@@ -41,7 +41,7 @@ func counters(up float64) map[string]float64 {
 		`http_requests_total{code="200",dataset="photos",route="/"}`: 50, `http_first_byte_seconds_count{dataset="photos",route="/"}`: 50,
 		`http_first_byte_seconds_sum{dataset="photos",route="/"}`: 0.6, `tier_bytes_total{dataset="photos",tier="memory"}`: 360e6,
 		`tier_bytes_total{dataset="photos",tier="disk"}`: 90e6, `tier_bytes_total{dataset="photos",tier="store"}`: 30e6,
-		"store_reads_total": 60, "store_read_bytes_total": 48e6, "store_requests_total": 66, "store_errors_throttled_total": 6,
+		`store_reads_total{dataset="photos"}`: 60, `store_read_bytes_total{dataset="photos"}`: 48e6, "store_requests_total": 66, "store_errors_throttled_total": 6,
 	} {
 		c["millrace_"+name] = each * up
 	}
@@ -195,7 +195,7 @@ func TestRates_AfterARestartAreUnknown(t *testing.T) {
 	}
 	// One counter alone falls: data paths go when datasets do.
 	less := answer("a", 64, 54, stats.Limits{})
-	less.Stats.Counters["millrace_store_reads_total"] = 1
+	less.Stats.Counters[`millrace_store_reads_total{dataset="photos"}`] = 1
 	if f := h.Next([]Poll{less}).Totals; f.StoreReadsPS != 0 {
 		t.Errorf("a counter that falls: got %v reads/s, want 0", f.StoreReadsPS)
 	}

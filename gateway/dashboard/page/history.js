@@ -19,9 +19,9 @@ const failures = ["throttled", "denied", "unavailable", "timeout", "short"].map(
 function totals(c) {
   const tier = (name, of) => sum(c, `millrace_tier_${name}_total`, `tier="${of}"`);
   return {
-    uptime: c.millrace_uptime_seconds ?? 0, stored: c.millrace_store_read_bytes_total ?? 0,
+    uptime: c.millrace_uptime_seconds ?? 0, stored: sum(c, "millrace_store_read_bytes_total"),
     tiers: Object.fromEntries(["memory", "disk", "peer", "store"].map((t) => [t, tier("bytes", t)])),
-    reads: c.millrace_store_requests_total ?? c.millrace_store_reads_total ?? 0, errors: failures.reduce((n, f) => n + (c[f] ?? 0), 0),
+    reads: c.millrace_store_requests_total ?? sum(c, "millrace_store_reads_total"), errors: failures.reduce((n, f) => n + (c[f] ?? 0), 0),
     waited: tier("wait_seconds", "store"), misses: c.millrace_cache_misses_total ?? 0,
   };
 }
