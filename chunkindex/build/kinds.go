@@ -213,7 +213,7 @@ func (s kindSet) claim(c claim) {
 }
 
 // outnumbered returns an error if the only claiming format claims fewer objects than another kind
-// has. The claimed shards may only describe the other objects, like a metadata.jsonl describes
+// has. The claimed shards may only describe the other objects, just as a metadata.jsonl describes
 // images. A few images next to shards, such as those of a README, are ignored.
 func (b *builder) outnumbered(l *listing) error {
 	if b.opt.Format != "" || b.found.Told || b.found.Loose {

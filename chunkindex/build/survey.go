@@ -254,8 +254,8 @@ func Matches(pattern, key string) bool {
 	})
 }
 
-// either expands the braces of a pattern into alternatives. Braces without a comma are literal,
-// like in a shell.
+// either expands the braces of a pattern into alternatives. Braces without a comma are literal, as
+// in a shell.
 func either(pattern string) []string {
 	before, rest, open := strings.Cut(pattern, "{")
 	inside, after, closed := strings.Cut(rest, "}")

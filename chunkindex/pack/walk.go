@@ -86,8 +86,8 @@ func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 	return s, nil
 }
 
-// add walks one source. It counts and excludes hidden files, as format.Hidden defines them, like
-// index excludes hidden objects.
+// add walks one source. It counts and excludes hidden files, as format.Hidden defines them. The
+// index command excludes hidden objects in the same way.
 func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	info, err := os.Stat(source)
 	if errors.Is(err, fs.ErrNotExist) {

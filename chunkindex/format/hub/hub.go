@@ -1,5 +1,5 @@
 // Package hub reads the metadata in which Hugging Face repositories describe their configurations,
-// splits and classes: the headers of README.md and of data files, and the dataset_dict.json of
+// splits and classes: the metadata of README.md and of data files, and the dataset_dict.json of
 // save_to_disk. All of it is untrusted input.
 package hub
 

@@ -45,8 +45,8 @@ func tokens(t testing.TB, chunks ...[]int) scantest.Objects {
 	return o
 }
 
-// TestScan_BlocksOfTokens checks that blocks are cut across texts but within chunks, like in
-// TokensLoader, and that a chunk's remaining tokens are dropped.
+// TestScan_BlocksOfTokens checks that blocks are cut across texts but within chunks, as
+// TokensLoader cuts them, and that a chunk's remaining tokens are dropped.
 func TestScan_BlocksOfTokens(t *testing.T) {
 	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
 	found, err := scantest.Scan(context.Background(), litdata.Format(), format.Options{SequenceLength: 3}, o)

@@ -300,7 +300,7 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
-	key, ext := naming.Member(h.name) // a name without a dot joins the group of its key, like in millrace pack
+	key, ext := naming.Member(h.name) // a name without a dot joins the group of its key, as in millrace pack
 	if !s.open || key != s.group.Key {
 		if err := s.finish(); err != nil {
 			return err

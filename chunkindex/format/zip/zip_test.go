@@ -144,7 +144,7 @@ func TestGrouping(t *testing.T) {
 }
 
 // TestScan_RejectsReservedNames checks that names that WebDataset's reader would mishandle are
-// rejected, like in a tar.
+// rejected, as in a tar.
 func TestScan_RejectsReservedNames(t *testing.T) {
 	for want, members := range map[string][]entry{
 		`"1.jpg" at offset 36: two members with this name`: {{"1.jpg", "a", 0}, {"1.jpg", "b", 0}},
