@@ -23,8 +23,8 @@ func (c *counting) Keep(from int64, bytes [4]int64) {
 	c.Frames.Keep(from, bytes)
 }
 
-// TestRun_ManyTinyMembers checks that the scan forgets frames that contain only gaps or only pieces
-// of one sample, and that the chunks around them are correct.
+// TestRun_ManyTinyMembers checks that the scan forgets frames with only gaps or only pieces of one
+// sample, and that the chunks around them are correct.
 func TestRun_ManyTinyMembers(t *testing.T) {
 	line := codectest.PackAt(codec.Gzip, []byte("{}\n"))
 	empty := codectest.PackAt(codec.Gzip, []byte("\n"))

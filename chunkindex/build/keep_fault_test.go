@@ -149,7 +149,7 @@ func TestTakeKept_IgnoresDamagedObjects(t *testing.T) {
 	}
 }
 
-// TestTakeKept_FailsWithoutSpace checks that takeKept returns an error for a failure that does not
+// TestTakeKept_FailsWithoutSpace checks that takeKept returns an error if the failure does not
 // concern the object: no space for scans, or a context that has ended.
 func TestTakeKept_FailsWithoutSpace(t *testing.T) {
 	store, _ := keptTogether(t)

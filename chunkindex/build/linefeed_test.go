@@ -58,8 +58,8 @@ func TestRun_AddsMissingLineFeeds(t *testing.T) {
 	}
 }
 
-// TestDecode_AddsLineFeed checks that Decode adds the line feed, and that an index that sets the
-// flag where no line feed is missing is rejected.
+// TestDecode_AddsLineFeed checks that Decode adds the line feed. An index must be rejected if a
+// chunk has the flag but lacks no line feed.
 func TestDecode_AddsLineFeed(t *testing.T) {
 	for _, c := range []codec.Codec{codec.None, codec.Gzip, codec.Zstd} {
 		stored := []byte("0123456789")

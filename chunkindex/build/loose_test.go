@@ -92,7 +92,7 @@ func TestRun_LooseObjects(t *testing.T) {
 }
 
 // TestRun_ReusesRunsOfLooseObjects checks that a change in one run of objects does not affect the
-// other runs, and that the index equals the index of a run from scratch.
+// other runs. The index must equal the index of a run from scratch.
 func TestRun_ReusesRunsOfLooseObjects(t *testing.T) {
 	store := memstore.New()
 	var ends []string

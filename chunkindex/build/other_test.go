@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// TestOther_IgnoresUnusableIndexes checks that other ignores an index that is missing, damaged,
-// newer or of other data, and that it returns store errors.
+// TestOther_IgnoresUnusableIndexes checks that other ignores an index if it is missing, damaged,
+// newer or of other data. It must return store errors.
 func TestOther_IgnoresUnusableIndexes(t *testing.T) {
 	base, rep := indexedTars(t)
 	text := string(shards.Bytes(t, base, layout.PointerKey))

@@ -85,8 +85,8 @@ func TestEmpty_SuggestsNearbyNames(t *testing.T) {
 	}
 }
 
-// TestReadSome_ReturnsEachError checks that the error for a loose object that cannot be read or
-// scanned names the object, and that the object's bytes are not counted.
+// TestReadSome_ReturnsEachError checks the error for a loose object that cannot be read or scanned.
+// The error must name the object, and the object's bytes must not be counted.
 func TestReadSome_ReturnsEachError(t *testing.T) {
 	stop := errors.New("stop")
 	for _, want := range []error{objstore.ErrUnavailable, objstore.ErrChanged, stop, nil} {

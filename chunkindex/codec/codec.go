@@ -5,8 +5,8 @@
 // independently. Reader decodes a shard sequentially for a scan and reports the location of its
 // frames. Decode restores the bytes of a chunk from the frames that contain it.
 //
-// Both read untrusted input. They never allocate memory only because the input claims a length: a
-// zstd window is at most MaxWindow, and a frame that decodes to more than MaxFrame is rejected.
+// Both read untrusted input. They never allocate memory only because the input claims a length. A
+// zstd window is at most MaxWindow. A frame that decodes to more than MaxFrame is rejected.
 package codec
 
 import (

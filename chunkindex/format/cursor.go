@@ -193,8 +193,8 @@ func (c *Cursor) Begin(key string) error {
 	return nil
 }
 
-// Ahead declares that at least n more bytes of this sample follow, so that a sample that is too
-// long fails early.
+// Ahead declares that at least n more bytes of this sample follow. A sample that is too long thus
+// fails early.
 func (c *Cursor) Ahead(n int64) { c.promised = max(c.promised, c.offset+n) }
 
 // Data passes the next n bytes to the sink as data of the sample.

@@ -57,7 +57,7 @@ func (s *told) End(of *format.Sample) error {
 }
 
 // TestCursor_PassesOnEveryByte checks that the cursor passes every byte to the sink once, and again
-// only where samples share it, for any scanner and any division of the input.
+// only where samples share it. It draws any scanner and any division of the input.
 func TestCursor_PassesOnEveryByte(t *testing.T) {
 	const overlap = 3
 	rapid.Check(t, func(r *rapid.T) {

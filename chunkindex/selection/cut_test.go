@@ -256,8 +256,8 @@ func TestCutter_BoundsTheNamesOfAllStepsAndChunks(t *testing.T) {
 	}
 }
 
-// TestCut_Bitmap checks that a chunk that belongs to the cut in full or not at all needs no stored
-// bitmap, and that an unknown chunk has none.
+// TestCut_Bitmap checks that a chunk needs no stored bitmap if it belongs to the cut in full or not
+// at all. An unknown chunk must have none.
 func TestCut_Bitmap(t *testing.T) {
 	d := testDataset(7, 9, 16)
 	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: []Places{{0, 6}, {16, 17}}}})

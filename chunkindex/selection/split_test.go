@@ -355,8 +355,8 @@ func (d sharded) Keys(context.Context, int, func(uint64, []byte)) error {
 	return errors.New("nobody has to read keys")
 }
 
-// TestSplitByShards checks that each sample belongs to the subset of its shard, and that shards
-// that match no pattern are rejected.
+// TestSplitByShards checks that each sample belongs to the subset of its shard. Shards that match
+// no pattern must be rejected.
 func TestSplitByShards(t *testing.T) {
 	d := sharded{testDataset(3, 9, 0, 4), []string{"data/train-0.tar", "data/val-0.tar", "data/train-1.tar"}}
 	s, st := newStore(t)

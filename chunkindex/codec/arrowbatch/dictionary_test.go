@@ -65,8 +65,8 @@ func TestDictionary_Rejects(t *testing.T) {
 	}
 }
 
-// TestParams_ContainUsedValues checks that a chunk's parameters contain exactly the values that its
-// rows use, and that invalid parameters are rejected.
+// TestParams_ContainUsedValues checks that a chunk's parameters contain exactly the values used by
+// its rows, and that invalid parameters are rejected.
 func TestParams_ContainUsedValues(t *testing.T) {
 	schema, m := messages(t, stream(t, nil, labels(t, `[3, 1, null, 3]`, parse(t, arrow.BinaryTypes.String, `["unused", "b", "none", null]`), true)))
 	params, stored := chunk(t, schema, m)

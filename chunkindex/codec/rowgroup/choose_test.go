@@ -124,8 +124,8 @@ func checkChosen(t *testing.T, name string, file []byte, f *rowgroup.File, want 
 	}
 }
 
-// TestReadFooter_Pieces checks that adjacent column chunks that are selected form one piece, and
-// that no byte of other columns is read.
+// TestReadFooter_Pieces checks that adjacent selected column chunks form one piece, and that no
+// byte of other columns is read.
 func TestReadFooter_Pieces(t *testing.T) {
 	file := golden(t)["checksums"] // columns: int32, int64, float, double, fixed, text, sorted, ok
 	pieces := func(names ...string) (all [][]rows.Range) {

@@ -204,7 +204,7 @@ func TestDecode_HostilePages(t *testing.T) {
 	}
 }
 
-// TestReadFooter_Hostile checks that sizes that a footer claims allocate no memory, and that
+// TestReadFooter_Hostile checks that a footer's false sizes allocate no memory, and that
 // unsupported files are rejected by name.
 func TestReadFooter_Hostile(t *testing.T) {
 	deep := bytes.Repeat([]byte{0x1c}, 1<<20)

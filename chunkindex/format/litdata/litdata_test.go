@@ -42,8 +42,8 @@ func survey(o scantest.Objects) (*format.Dataset, error) {
 	return litdata.Format().Survey(context.Background(), o, format.Options{})
 }
 
-// TestChunksOfLitData checks that a scan finds the leaves that LitData itself has written, and that
-// a batch of all samples of a chunk equals the chunk.
+// TestChunksOfLitData scans chunks written by LitData itself. The scan must find the leaves, and a
+// batch of all samples of a chunk must equal the chunk.
 func TestChunksOfLitData(t *testing.T) {
 	o := golden(t)
 	found, err := scan(o)

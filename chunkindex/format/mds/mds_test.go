@@ -200,8 +200,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBombs checks that a shard that decodes to more bytes than its index entry states is rejected
-// early, and that a table with a false size allocates no memory.
+// TestBombs checks that a shard is rejected early if it decodes to more bytes than its index entry
+// states. A table with a false size must allocate no memory.
 func TestBombs(t *testing.T) {
 	o := build(t, "x")
 	e := &endless{}

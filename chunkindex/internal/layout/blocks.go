@@ -94,8 +94,8 @@ func encodeTable(b []byte, t *Table, overlap int64) []byte {
 	return b
 }
 
-// DecodeTable decodes the sample table of n samples. It checks that offsets ascend, that
-// consecutive samples overlap by at most overlap bytes, and that all samples are within the chunk.
+// DecodeTable decodes the sample table of n samples. It checks that offsets ascend and that all
+// samples are within the chunk. Consecutive samples may overlap by at most overlap bytes.
 func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, error) {
 	in := blockReader{b: b}
 	head := in.bytes(2)
