@@ -55,7 +55,7 @@ func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
 // getSample sends one sample by its key, as a batch of one.
 func (g *Gateway) getSample(x *exchange) error {
 	d := x.dataset
-	q := address.ParseQuery(x.r.URL.RawQuery, "key", "shard", "generation", "format", "fields", "table")
+	q := address.ParseQuery(x.r.URL.RawQuery, append(address.NamesOf(address.Showing), "key", "shard", "generation")...)
 	s := address.DecodeSample(q, d.Address)
 	s.View = address.DecodeView(q, d.Address)
 	if err := d.Address.Check(q); err != nil {

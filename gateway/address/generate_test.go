@@ -140,6 +140,7 @@ from typing import Optional
 	fmt.Fprintf(&b, "ORDER = (%s)\n", strings.Join(lists[Order], ", "))
 	fmt.Fprintf(&b, "CHOICE = (%s)\n", strings.Join(lists[Choice], ", "))
 	fmt.Fprintf(&b, "SHARING = (%s)\n", strings.Join(append(append(lists[Batching], lists[Sharing]...), lists[Rank]...), ", "))
+	fmt.Fprintf(&b, "SHOWING = (%s)\n", strings.Join(lists[Showing], ", "))
 	fmt.Fprintf(&b, "NUMBERS = {%s}  # with the least value of each\n", strings.Join(numbers, ", "))
 	fmt.Fprintf(&b, "WORDS = {%s}\n", strings.Join(words, ", "))
 	fmt.Fprintf(&b, "TEXTS = (%s)\n", strings.Join(texts, ", "))

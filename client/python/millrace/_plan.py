@@ -6,6 +6,7 @@ from typing import Optional
 ORDER = ("seed", "shuffle", "window", "strata")
 CHOICE = ("importance", "subset", "quarantine", "generation")
 SHARING = ("batch_size", "tail", "world_size", "balance", "share", "homes", "rank")
+SHOWING = ("format", "fields", "table")
 NUMBERS = {"window": 1, "strata": 0, "world_size": 1, "rank": 0, "homes": 1}  # with the least value of each
 WORDS = {"tail": ("short", "drop", "pad"), "balance": ("samples", "bytes"), "by": ("contiguous", "locality")}
 TEXTS = ("importance", "subset", "quarantine", "generation")

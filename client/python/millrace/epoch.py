@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ._http import Answered, Expected, Gateways, Task
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
-from ._plan import ORDER, SHARING
+from ._plan import ORDER, SHARING, SHOWING
 from ._pool import Pool, Stats
 from ._process import Buffers, Closing, Take, new
 from ._selection import columns_of, parts_are
@@ -71,7 +71,7 @@ class Plan:
     @property
     def order(self) -> Mapping[str, str]:
         """The parameters that determine the order of samples, without those of batches, ranks and forms."""
-        return {name: value for name, value in self.parameters.items() if name not in (*SHARING, "fields", "format", "generation", "table")}
+        return {name: value for name, value in self.parameters.items() if name not in (*SHARING, *SHOWING, "generation")}
 
     @property
     def delivered(self) -> int:
@@ -280,7 +280,7 @@ class Epoch:
         )  # fmt: skip
 
     def _read_manifest(self, path: str, asked: Mapping[str, str], head: Head) -> Manifest:
-        query = {k: v for k, v in asked.items() if k not in ("format", "fields", "table")}
+        query = {k: v for k, v in asked.items() if k not in SHOWING}
         return read_manifest(self.core.json("GET", f"{path}/manifest", query), head)
 
 

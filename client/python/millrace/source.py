@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 from ._http import Gateways, Settings
 from ._job import advise_homes, refuse
 from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
-from ._plan import CHOICE, ORDER, SHARING
+from ._plan import CHOICE, ORDER, SHARING, SHOWING
 from ._selection import (
     DIGEST,
     MOST,
@@ -232,7 +232,7 @@ class Source:
             raise
         try:
             canonical = dict(pair.partition("=")[::2] for pair in urlsplit(d["links"]["self"]).query.split("&"))
-            said = {k: v for k, v in canonical.items() if k not in ("format", "fields", "table")}
+            said = {k: v for k, v in canonical.items() if k not in SHOWING}
             stored, samples = int(about["bytes"]), int(d["samples"])
             plan = Plan(
                 dataset=name, epoch=number, format=str(about["format"]), batches=int(d["batches"]), samples=samples,
