@@ -23,7 +23,7 @@ from .proof import Ledger
 from .source import View, mix
 from .values import decoders, load_json
 
-__all__ = [  # without open, so that `import *` does not shadow the built-in
+__all__ = [  # excludes open, so that `import *` does not shadow the built-in
     "TLS", "Batch", "Client", "Epoch", "GatewayUnavailable", "InvalidArgument", "Ledger", "MillraceError", "NotFound", "Order",
     "Plan", "Reader", "Reading", "Routing", "Sample", "SampleError", "Share", "Stats", "View", "__version__", "class_names",
     "decoders", "load_json", "mix",

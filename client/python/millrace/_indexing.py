@@ -25,15 +25,15 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 # options of `millrace index` that open accepts
 OPTIONS = ("match", "format", "split", "sequence_length", "dtype", "fields")
-_NAMES = {  # flags of `millrace index` and `serve`, by their names in open
+_NAMES = {  # flags of `millrace index` and `serve`, by their parameter names in open
     **{f"--{name.replace('_', '-')}": name for name in OPTIONS},
     "--cache-size": "cache", "--disk-cache-size": "disk_cache", "--disk-cache": "disk_cache",
 }  # fmt: skip
-_PATTERN = re.compile(r"[*?[{]")  # in a path: it matches several files
+_PATTERN = re.compile(r"[*?[{]")  # in a path: the path matches several files
 # number ranges in WebDataset's notation: {000000..000004}
 _RANGE = re.compile(r"\{[^{},/]*\.\.[^{},/]*\}")
 _ONE_SLASH = re.compile(r"((?:s3|https?):)/(?!/)", re.IGNORECASE)
-_AT_ONCE = 1.0  # seconds within which the program rejects data that it cannot index
+_AT_ONCE = 1.0  # maximum seconds in which the program rejects data that it cannot index
 _DIGITS = 8  # length of a digest in the name of an index
 WHERE = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 SEVERAL = "several folders are millrace.mix({millrace.open(A): 1, millrace.open(B): 1})"
@@ -41,16 +41,16 @@ SEVERAL = "several folders are millrace.mix({millrace.open(A): 1, millrace.open(
 
 @dataclass(frozen=True)
 class Wanted:
-    """A dataset and the requested index: the one with these options of `millrace index`, in this place."""
+    """A dataset and the requested index: its options of `millrace index`, and its location."""
 
     where: str
     options: Mapping[str, str] = field(default_factory=dict)
-    place: str = ""  # place of the index; empty: with the data, or in the user's cache directory
+    place: str = ""  # location of the index; empty: with the data, or in the user's cache directory
     again: bool = False  # update an existing index
 
     @property
     def address(self) -> str:
-        """The canonical address of the dataset. Each set of options has an index of its own, named after the options."""
+        """The canonical address of the dataset. Each set of options has a separate index, named after the options."""
         where, _, place = self.where.partition(",index=")
         where, place = _absolute(where), self.place or place
         if self.options:
@@ -64,7 +64,7 @@ class Wanted:
         return f"{where},index={_path(place) or _url(place)}"
 
     def found(self, program: str) -> Optional[Found]:
-        """Describes the dataset by its index. None: it has no index yet."""
+        """Describes the dataset by its index, or returns None if it has no index yet."""
         address = self.address
         said, failure = run(program, "info", address)
         # the bucket was read-only when it was indexed
@@ -82,7 +82,7 @@ class Wanted:
         found, address = self.found(program), self.address
         if found and not self.again:
             return found
-        # a typing error would otherwise read all data, which have no such part
+        # a misspelled name would otherwise index all data again
         if not found and "#" in self.where:
             where, _, name = self.where.partition("#")
             raise NotFound(
@@ -109,7 +109,7 @@ class Wanted:
 
     @property
     def _spare(self) -> Path:
-        """The place for the index of a read-only bucket."""
+        """The location for the index of a read-only bucket."""
         return cache() / "indexes" / digest(self.address)[:32]
 
 
@@ -117,7 +117,7 @@ class Wanted:
 class Found:
     """A dataset with an index."""
 
-    address: str  # with the place of the index, unless it is stored with the dataset
+    address: str  # with the location of the index, unless the index is stored with the dataset
     # changed files since the dataset was indexed, from `millrace info --json`
     changes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ class Failure:
     message: str
     exit: int = 1
     cure: str = ""
-    # alternative sets of options of `millrace index` that would work
+    # alternative sets of options that would work for `millrace index`
     choices: Sequence[Mapping[str, Any]] = ()
     commands: Sequence[str] = ()  # other commands that would help
     indexes: Sequence[str] = ()  # indexes of the dataset, as #NAME
@@ -196,13 +196,13 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def _of_options(name: str) -> bool:
-    """Whether an index was named by Wanted.address: open created it, so the default index may be created too."""
+    """Reports whether an index has a name of Wanted.address. If so, open created it, and may also create the default index."""
     option, _, digits = name[1:].partition("-")
     return option in OPTIONS and len(digits.rpartition("-")[2]) == _DIGITS
 
 
 def text_of(where: object) -> str:
-    """Returns the argument of open as a string."""
+    """Returns the location passed to open as a string."""
     try:
         return os.fspath(where)  # type: ignore[call-overload, no-any-return]
     except TypeError:
@@ -237,7 +237,7 @@ def _refuse_one_slash(text: str) -> None:
 
 
 def _path(text: str) -> Optional[Path]:
-    """Returns the absolute path of a directory; None: the text is another kind of address."""
+    """Returns the absolute path of a directory, or None if the text is another kind of address."""
     scheme, found, rest = text.partition("://")
     if found and scheme.lower() != "file":
         return None
@@ -279,7 +279,7 @@ def run(*command: str, shown: bool = False, note: str = "") -> tuple[dict[str, A
         said = json.loads(out)
         if process.returncode != 0:
             return {}, Failure(**said["error"])
-    except (ValueError, KeyError, TypeError):  # the process was killed, or has another version
+    except (ValueError, KeyError, TypeError):  # the process was killed, or is another version
         text = f"{shlex.join(command[1:3])}: exit code {process.returncode}: {(err or '').strip()[-1000:]}"
         return {}, Failure("failed", text, process.returncode)
     _print(note)
@@ -307,6 +307,6 @@ def digest(text: str) -> str:
 
 
 def cannot(path: str, e: OSError) -> MillraceError:
-    """Returns the error for a file of this package that cannot be written."""
+    """Returns the error for a file that this package cannot write."""
     cure = "set XDG_RUNTIME_DIR and XDG_CACHE_HOME to directories that you may write to, with space left"
     return InvalidArgument(f"{path}: {e.strerror or e}", cure=cure)

@@ -1,6 +1,6 @@
-"""State shared by the processes of a job: ranks, one generation of the data, and the position to resume from.
+"""State that the processes of a job share: ranks, one generation of the data, and the position to resume from.
 
-Also checks that objects can be sent to spawned workers, before the workers start.
+It also checks whether objects can be sent to spawned workers, before the workers start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("millrace")
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # mpirun
-    # srun; a batch script alone has no step and is one process
+    # srun; a batch script without a step is a single process
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 
@@ -41,11 +41,11 @@ _CURES = {
     "batch_size": "read this epoch to its end with the batch size that it was begun with; set_epoch begins another one with any; "
     "on another number of ranks, give global_batch_size= instead of batch_size_per_rank=",
 }
-_BAD = re.compile(r"quarantine=[^&)]*&?")  # in the definition of a mixture
+_BAD = re.compile(r"quarantine=[^&)]*&?")  # part of a mixture's definition
 
 
 def find_ranks() -> tuple[int, int]:
-    """Returns rank and world size, from torch.distributed if it is initialized, else from the environment, else 0 and 1."""
+    """Returns rank and world size, from torch.distributed if it is initialized, otherwise from the environment; the default is 0 and 1."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -56,7 +56,7 @@ def find_ranks() -> tuple[int, int]:
                 raise InvalidArgument(f"find the rank: {rank}={r} and {world_size}={w} are not a rank and a world size")
             return int(r), int(w)
     rank, world_size = VARIABLES[0]
-    # One without the other is a mistake: as a single process, every rank would read everything.
+    # One variable without the other is a mistake: as a single process, every rank would read everything.
     if rank in os.environ or os.environ.get(world_size, "1") != "1":
         raise InvalidArgument(f"find the rank: of {rank} and {world_size} one is in the environment and the other is not")
     return 0, 1
@@ -75,8 +75,9 @@ def warn_of_uneven_shares(plan: Plan) -> None:
 
 
 def advise_homes(core: Gateways, plan: Plan) -> None:
-    """Logs once, on rank 0, that homes would reduce store reads, if ranks read through a list or pattern of gateways and the order has
-    homes.
+    """Logs once, on rank 0, that homes would reduce store reads.
+
+    It does so if ranks read through a list or pattern of gateways and the order has homes.
 
     The client cannot detect whether the gateways are a cluster.
     """
@@ -94,7 +95,7 @@ def advise_homes(core: Gateways, plan: Plan) -> None:
 
 
 def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK) -> None:
-    """Rejects a read without a generation by one of several ranks, if ranks could get different generations.
+    """Rejects a read without a generation by one of several ranks, if the ranks could read different generations.
 
     about is the gateway's description of the dataset.
     """
@@ -107,16 +108,16 @@ def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK
 
 
 def agree(dataset: str, generation: str) -> Optional[str]:
-    """Makes all processes of torch.distributed use one generation of a dataset: that of the first process that asks.
+    """Makes all processes of torch.distributed use one generation of a dataset: the generation of the first process that calls this.
 
-    Returns None if torch.distributed is not initialized, or has no store. The store is used rather than the group: a broadcast would hang
-    if some processes do not create the dataset, and requires a GPU per process.
+    Returns None if torch.distributed is not initialized, or has no store. It uses the store rather than the group, because a broadcast
+    would hang if some processes do not create the dataset, and because it requires a GPU per process.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     store = distributed.distributed_c10d._get_default_store()
-    # MPI has none, or an empty one in torch 2
+    # MPI has no store, or an empty one in torch 2
     if store is None or type(store) is distributed.Store:
         return None
     agreed: bytes = store.compare_set(f"millrace/generation/{dataset}", "", generation)
@@ -124,7 +125,7 @@ def agree(dataset: str, generation: str) -> Optional[str]:
 
 
 def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optional[Mapping[str, Any]]]:
-    """Returns the generation to read, and the dataset's description if other ranks may have another generation."""
+    """Returns the generation to read. If other ranks may have another generation, it also returns the dataset's description."""
     if given is not None:
         return given, None
     present = str(about["generation"])
@@ -146,7 +147,10 @@ class Place(NamedTuple):
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """Names the properties of a plan that must not change. The world size is included if samples of a rank's share are counted."""
+        """Names the properties of a plan that must not change.
+
+        They include the world size if the position counts samples of a rank's share.
+        """
         return "generation", "batch_size", "order_digest", *(("world_size",) if self.sample else ())
 
     def refuse_samples(self) -> None:
@@ -162,12 +166,12 @@ class Place(NamedTuple):
 class State:
     """A position, and the properties that must be unchanged when a reader resumes there.
 
-    The name of the dataset may change: a copy of the same data, in another directory or at another gateway, has the same generation.
+    The name of the dataset may change: a copy of the same data, in another directory or on another gateway, has the same generation.
     """
 
     place: Place
     fixed: Mapping[str, Any]
-    dataset: str = ""  # its name at that time, for messages
+    dataset: str = ""  # name of the dataset when the state was saved, for messages
     # the parameters that determine order_digest, for messages
     order: Mapping[str, str] = field(default_factory=dict)
 
@@ -200,10 +204,10 @@ class State:
         return str(self.fixed["generation"])
 
     def hold(self, dataset: str, opened: Callable[[], Plan]) -> None:
-        """Compares the state with the current dataset and the plan of the epoch, which opened returns.
+        """Compares the state with the current dataset and the plan of the epoch, which the function opened returns.
 
-        Raises StateError like check, and for a position beyond the end of the epoch. The state of one of several workers is only checked,
-        since it may exceed the end by less than their number. GenerationGone explains the consequence for the resumed run.
+        Raises StateError like check, and also for a position beyond the end of the epoch. The state of one of several workers is only
+        checked, because it may exceed the end by less than their number. GenerationGone explains the consequence for the resumed run.
         """
         try:
             plan = opened()
@@ -236,7 +240,7 @@ class State:
                 raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name, self._cure(plan)))
 
     def _cure(self, plan: Plan) -> Optional[str]:
-        """Returns a remedy for another subset, if exclude may have caused it; None: the earlier parameters are required."""
+        """Returns a remedy if exclude may have changed the subset, or None if the earlier parameters are required."""
         subset = plan.order.get("subset", "")
         if "samples:" not in subset or subset == self.order.get("subset", ""):
             return None
@@ -250,7 +254,7 @@ class State:
         return bad != bad_before and rest == rest_before
 
     def _changed(self, plan: Plan) -> str:
-        """Describes the changed parameters of the order. For a mixture they are in its definition, which is the dataset's name."""
+        """Describes the changed parameters of the order. A mixture has them in its definition, which is the dataset's name."""
         now, was = {"dataset": plan.dataset, **plan.order}, {"dataset": self.dataset, **self.order}
         names = sorted(name for name in {*now, *was} if now.get(name) != was.get(name))
         names = [name for name in names if name != "dataset"] or names

@@ -1,4 +1,4 @@
-"""The binary format of answers, as in docs/spec/framed.md: header, framed and .npy bodies, manifest, and the index's chunks."""
+"""The binary format of responses according to docs/spec/framed.md: header, framed and .npy bodies, manifest, and the index's chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS, PARTS = 1, 2
 
 
 class Head(NamedTuple):
-    """The parsed header of an answer with a batch."""
+    """The parsed header of a response with a batch."""
 
     epoch: int
     number: int
@@ -53,7 +53,7 @@ def samples_after(head: Head, table: memoryview) -> int:
 def open_framed(head: Head, body: memoryview, apart: Optional[memoryview] = None) -> tuple[memoryview, Table]:
     """Returns the sample bytes of a framed batch and its table. Keys and parts are unpacked on demand.
 
-    The samples follow the table, or are passed as apart.
+    The samples follow the table, unless they are passed as apart.
     """
     if len(body) < _FRAME.size:
         raise ProtocolError(f"batch {head.number}: a framed body of {len(body)} bytes")
@@ -118,7 +118,7 @@ class Table:
             if called != names:
                 number = {name: i for i, name in reversed(list(enumerate(called)))}
                 merged = tuple(number[called[n]] for n in which)
-                # otherwise a sample has two parts of one name
+                # otherwise a sample has two parts with the same name
                 if all(len(set(merged[a:b])) == b - a for a, b in pairwise(first)):
                     names, which = called, merged
             self._layout = names, which, offsets, lengths, first
@@ -141,7 +141,7 @@ class Table:
         return out
 
     def column(self, name: str) -> Optional[list[tuple[int, int]]]:
-        """Returns the position of one part in all samples, if all have the same parts in the same order; else None."""
+        """Returns the range of one part in each sample, if all samples have the same parts in the same order; otherwise None."""
         names, which, offsets, lengths, first = self._laid()
         each = first[1] if self._samples else 0
         if not each or which != which[:each] * self._samples or name not in (parts := [names[w] for w in which[:each]]):
@@ -154,7 +154,7 @@ class Table:
 
 
 class ArrayHeader(NamedTuple):
-    """Type and shape of a batch that is an array, as in NumPy's header. The rows are the samples."""
+    """Type and shape of a batch that is an array, according to NumPy's header. The rows are the samples."""
 
     dtype: object
     shape: tuple[int, ...]

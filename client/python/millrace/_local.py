@@ -50,19 +50,19 @@ from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidAr
 log = logging.getLogger("millrace")
 
 PROGRAM = "MILLRACE_PROGRAM"
-LINGER = "1m"  # how long a gateway stays without users
-SHARED = "/tmp"  # base of the directory if the environment sets none
-START_TIME = 120.0  # indexes of many datasets may have to be fetched
+LINGER = "1m"  # time that a gateway stays without users
+SHARED = "/tmp"  # parent of the directory if the environment sets none
+START_TIME = 120.0  # seconds to start, since the gateway may have to fetch indexes of many datasets
 _RIGHTS = ["read", "report", "warm"]  # rights of the gateway's user
 _ATTEMPTS = 5
-_LONGEST_SOCKET = 90  # bytes of a path, which leaves room for a process number
+_LONGEST_SOCKET = 90  # maximum bytes of a socket's path, with room for a process ID
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
 
 Size = Union[int, str]
 
 
 def is_gateway(where: str) -> bool:
-    """Reports whether a text is the address of a gateway rather than of a dataset."""
+    """Reports whether a text is the address of a gateway rather than that of a dataset."""
     return re.match(r"https?://|dns:|srv:|unix:|[^/@:\s]+:\d+(/|$)", where, re.IGNORECASE) is not None
 
 
@@ -90,18 +90,18 @@ def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
 
 @dataclass(frozen=True)
 class Local:
-    """One dataset at a gateway of this user. It can be pickled: another process finds the same gateway, or starts it again."""
+    """One dataset on a gateway of this user. It can be pickled: another process finds the same gateway, or restarts it."""
 
     directory: str
-    command: tuple[str, ...]  # the program and the arguments of serve, except places and datasets
+    command: tuple[str, ...]  # the program and the arguments of serve, except paths and datasets
     name: str  # name of the dataset
     address: str
-    loopback: bool = False  # it listens on a port, because the directory supports no socket
-    others: tuple[Local, ...] = ()  # datasets of a mixture at the same gateway
+    loopback: bool = False  # the gateway listens on a port, because the directory supports no socket
+    others: tuple[Local, ...] = ()  # datasets of a mixture on the same gateway
 
     @property
     def opened(self) -> dict[str, str]:
-        """The addresses of the opened datasets, by their names at the gateway."""
+        """The addresses of the opened datasets, by their names on the gateway."""
         return {one.name: one.address for one in (*self.others, self)}
 
     @property
@@ -115,12 +115,12 @@ class Local:
         return f"{self.directory}/token" if self.loopback else None
 
     def hold(self) -> Hold:
-        """Acquires this process's share of the gateway. It waits while a gateway ends."""
+        """Acquires this process's shared lock on the gateway. It waits while a gateway exits."""
         self._own_directory()
         return Hold(Path(self.directory, "users"))
 
     def revive(self) -> bool:
-        """Starts the gateway if it has ended, and adds missing datasets. Returns whether anything was necessary."""
+        """Restarts the gateway if it has exited, and adds missing datasets. Returns whether any of this was necessary."""
         with self._changing():
             if not self._answers():
                 self._start(self.opened)
@@ -131,7 +131,7 @@ class Local:
         return bool(missing)
 
     def refresh(self) -> None:
-        """Makes the gateway serve the newest index of the dataset."""
+        """Makes the gateway serve the latest index of the dataset."""
         for attempt in range(_ATTEMPTS):
             try:
                 if not self.revive():
@@ -171,7 +171,8 @@ class Local:
     def _answers(self) -> bool:
         if self.loopback:
             try:
-                # Another program or user may have taken the port. Only this gateway rejects requests without the token and accepts those with it.
+                # Another program or user may have taken the port. Only this gateway rejects requests without the token and accepts requests
+                # with it.
                 return self._ask("GET", "/v1/datasets", shown=False)[0] == 401 and self._ask("GET", "/v1/datasets")[0] == 200
             except (OSError, ValueError, http.client.HTTPException):
                 return False
@@ -227,7 +228,7 @@ class Local:
         _put(Path(self.directory, "datasets.yaml"), json.dumps({"datasets": served}, indent=1))
 
     def _start(self, served: Mapping[str, str]) -> None:
-        """Starts a gateway in a session of its own, so that Ctrl-C and the end of this process do not affect it."""
+        """Starts a gateway in a separate session, so that Ctrl-C and the exit of this process do not affect it."""
         self._write(served)
         d = self.directory
         args = [
@@ -239,7 +240,7 @@ class Local:
         ends, alive = os.pipe()
         try:
             with Path(d, "log").open("wb") as out:
-                # The shell ends at once, so that init adopts the gateway and no zombie process is left.
+                # The shell exits immediately, so that init adopts the gateway and no zombie process remains.
                 subprocess.run(
                     ["/bin/sh", "-c", '"$@" &', "sh", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(alive,),
                     start_new_session=True, check=True, cwd="/", env={**environment(), **settings},
@@ -254,7 +255,7 @@ class Local:
         log.info("started a gateway for this user: %s serves %s", self.gateway, self.address)
 
     def _await(self, ends: int) -> None:
-        """Waits until the gateway listens, with all datasets open. The pipe ends reaches its end when the gateway exits."""
+        """Waits until the gateway listens, with all datasets open. The pipe `ends` reaches its end when the gateway exits."""
         os.set_blocking(ends, False)
         begun = time.monotonic()
         while not self._answers():
@@ -271,7 +272,7 @@ class Local:
             time.sleep(0.02)
 
     def _refusal(self) -> Optional[MillraceError]:
-        """Asks the program whether it rejects the settings or datasets of this gateway. None: it does not."""
+        """Runs the program to find out whether it rejects the settings or datasets of this gateway. None: it accepts them."""
         failure = run(*self.command, "--datasets", f"{self.directory}/datasets.yaml", "--check")[1]
         if failure is None:
             return None
@@ -293,7 +294,7 @@ class Local:
             raise
 
     def _reload(self) -> None:
-        """Makes the gateway read the file and the newest index of the dataset."""
+        """Makes the gateway reload the datasets file and the latest index of the dataset."""
         try:
             status, body = self._ask("POST", f"/v1/reload?dataset={self.name}")
         except (OSError, ValueError, http.client.HTTPException) as e:
@@ -327,7 +328,10 @@ class Hold(Closing):
 def find(
     wanted: Wanted, memory: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]
 ) -> tuple[Local, Hold]:
-    """Makes this user's gateway serve a dataset, starting the gateway and indexing if necessary. Returns both dataset and share."""
+    """Makes this user's gateway serve a dataset. If necessary, it starts the gateway and indexes the dataset.
+
+    Returns the dataset and the lock.
+    """
     if sys.platform == "win32":
         raise InvalidArgument("open: there is no gateway for Windows", cure="use WSL, or give the address of a gateway: http://host:8080")
     program = _program()
@@ -351,7 +355,7 @@ def find(
                 return local, hold
         found = None if wanted.again else wanted.found(program)
         if found is None:
-            with local._changing():  # other ranks wait, and then find the index
+            with local._changing():  # other ranks wait here, and then find the index
                 found = wanted.indexed(program)
         local = replace(local, address=found.address)
         local.refresh()
@@ -397,7 +401,7 @@ def _directory(serve: list[str]) -> tuple[str, bool]:
 
 
 def _takes_sockets(base: str) -> bool:
-    """Tests whether a file system supports Unix sockets; some network and FUSE file systems do not."""
+    """Tests whether a file system supports Unix sockets, which some network and FUSE file systems do not."""
     try:
         with tempfile.TemporaryDirectory(dir=base) as made, contextlib.closing(socket.socket(socket.AF_UNIX)) as s:
             s.bind(f"{made}/s")
@@ -407,7 +411,7 @@ def _takes_sockets(base: str) -> bool:
 
 
 def _put(path: Path, text: str) -> None:
-    """Writes a file atomically that only this user can read."""
+    """Writes a file atomically. Only this user can read it."""
     fresh = path.with_name(path.name + ".new")
     try:
         with contextlib.suppress(FileNotFoundError):

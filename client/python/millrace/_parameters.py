@@ -44,7 +44,7 @@ def _whole(least: int) -> _Check:
     def fits(value: Any) -> bool:
         try:
             return not isinstance(value, bool) and operator.index(value) >= least
-        # also raised by arrays and tensors that are not a whole number, which have __index__ too
+        # arrays and tensors that are not a whole number also have __index__, which raises TypeError
         except TypeError:
             return False
 
@@ -120,7 +120,7 @@ NOT_FOR_LOADERS = {
 TORCH_ONLY = {"copy": "leave it out: millrace.torch.Dataset has it"}
 """Parameters that only millrace.torch supports, with the alternative elsewhere."""
 
-_FOREIGN = {  # alternatives here, by the parameter names of other libraries
+_FOREIGN = {  # the parameters of this package for names from other libraries
     "give it to the loader: millrace.torch.DataLoader(dataset, NAME=...)":
         "num_workers prefetch_factor persistent_workers pin_memory timeout multiprocessing_context worker_init_fn",
     "give it to the loader: millrace.torch.DataLoader(dataset, num_workers=...)": "workers",
@@ -166,7 +166,7 @@ HERE = {"timeout": "deadline"}
 
 
 def _cure(function: str, name: str, own: Sequence[str]) -> str:
-    """Returns the alternative to a name that is not a parameter of a function."""
+    """Returns a suggestion for a name that is not a parameter of a function."""
     for group, kind in GROUPS.items():
         if group in own and name in {f.name for f in fields(kind)}:
             return f"write {group}=millrace.{kind.__name__}({name}=...)"
@@ -220,7 +220,7 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
         own = {name: p for name, p in bare.parameters.items() if p.kind is not p.VAR_KEYWORD}
         places = [name for name, p in own.items() if p.kind is not p.KEYWORD_ONLY]
         needed = [name for name, p in own.items() if p.default is p.empty]
-        # parameters for which None is a value of its own
+        # parameters for which None is a valid value
         plain = {name for name, rule in _CHECKS.items() if rule.fits(None)}
         usual = {name for name, p in own.items() if p.default not in (p.empty, None) and name not in plain}
         for name, kind in options.__annotations__.items() if options else ():
@@ -265,7 +265,7 @@ class Reading:
     """Options for reading an epoch: functions that the reader's threads call, failures, forms and memory.
 
     filter          function of a Sample; samples for which it returns False are omitted. A batch without remaining samples is skipped
-    collate         function of the list of a batch's samples: results of transform, else dicts of decoded parts. `batch.value` is its result
+    collate         function of the list of a batch's samples: results of transform, or dicts of decoded parts. `batch.value` is its result
     batch_transform function of the Batch, the last step; `batch.value` is its result
     on_error        action if a decoder, filter or transform fails for a sample: "raise"; "skip" omits the sample and logs the
                     SampleError; a function of the SampleError returns a value to use instead, or None to leave the sample out

@@ -1,10 +1,10 @@
 """Threads that read ahead: one pool whose threads switch between fetching and decoding, depending on which is behind.
 
-The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et al., ICPP 2022), with queues instead of
-a performance model: see Pool._choose. If the network is slow all threads fetch; if decoding is slow all but one decode.
+The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et al., ICPP 2022), with queues instead of a
+performance model: see Pool._choose. If the network is slow, all threads fetch; if decoding is slow, all except one decode.
 
-Two limits bound the memory. Fetching may continue while the stored bytes of requested batches that are not handed out yet are within
-`room`. Decoding may continue while at most `decoded_most` batches are decoded or being decoded, with at most `decoded_room` bytes of
+Two limits bound the memory. Fetching may continue while the stored bytes of requested batches that the consumer has not taken yet are
+within `room`. Decoding may continue while at most `decoded_most` batches are decoded or being decoded, with at most `decoded_room` bytes of
 decoder results. The batch that the consumer waits for is always fetched and decoded.
 """
 
@@ -84,13 +84,13 @@ class _Average:
 
 
 _working: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools that have or had threads
-# seconds for threads to end before the interpreter does; decoders on a busy machine may need most of them
+# seconds for threads to end before interpreter exit; decoders on a busy machine may need most of them
 _LAST = 30.0
 
 
 @atexit.register
 def _end() -> None:
-    """Ends the threads of all pools before the interpreter ends: it would abort if a thread returned from C++ afterwards."""
+    """Ends the threads of all pools before interpreter exit, which would abort if a thread returned from C++ afterwards."""
     end = time.monotonic() + _LAST
     for p in (pools := list(_working)):
         p.stop()
@@ -114,7 +114,7 @@ class Pool:
         decoded_most: int = sys.maxsize,
         decoded_room: float = math.inf,
     ) -> None:
-        """Creates a pool. room limits the bytes ahead, most the batches ahead; guess is the initial estimate of a batch's bytes."""
+        """Creates a pool. room limits the bytes ahead, and most the batches ahead. guess is the initial estimate of a batch's bytes."""
         self._numbers, self._fetch, self._decode = numbers, fetch, decode
         self._room, self._most, self._decoded_most, self._decoded_room = room, most, decoded_most, decoded_room
         self.elsewhere: Callable[[int], int] = lambda _: 0
@@ -156,7 +156,7 @@ class Pool:
         if slot.error is not None:
             self.stop()
             if isinstance(slot.error, StopIteration):
-                # It would end the caller's loop like the end of the epoch.
+                # A StopIteration would end the caller's loop like the end of the epoch.
                 raise RuntimeError("on_error raised StopIteration") from slot.error
             raise slot.error
         return slot.batch
@@ -183,9 +183,8 @@ class Pool:
     def _wait(self) -> None:
         """Waits until the next batch may be ready. The caller does not hold the lock.
 
-        A Condition is not suitable. If Ctrl-C arrives just after its wait has released the lock, the lock stays released, and the end of
-        the enclosing with statement fails. A Ctrl-C that arrives just before a wait does not end it either: Python checks for one only
-        after the wait.
+        A Condition is not suitable. If Ctrl-C arrives just after its wait has released the lock, the lock stays released, and leaving the
+        with statement fails. A Ctrl-C that arrives just before a wait does not end it either: Python checks for one only after the wait.
         """
         try:
             with contextlib.suppress(queue.Empty):
@@ -231,8 +230,8 @@ class Pool:
     def _choose(self) -> Optional[tuple[int, bool]]:
         """Returns the next batch for an idle thread, and whether to fetch it. The caller holds the lock.
 
-        The batch that the consumer waits for has priority: if it is fetched, it is decoded. Otherwise the thread fetches if no other
-        thread does and the limits allow it, or decodes the oldest fetched batch, or else fetches too.
+        The batch that the consumer waits for has priority: if it is fetched, it is decoded. Otherwise the thread fetches if no other thread
+        does so and the limits allow it. Otherwise it decodes the oldest fetched batch or, if the limits do not allow that, fetches too.
         """
         first = self._now.batches
         waited = self._slots.get(first)

@@ -1,4 +1,4 @@
-"""Resources of one process: locks that a fork waits for, reusable memory, and cleanup at the end.
+"""Resources of one process: locks that a fork waits for, reusable memory, and cleanup at exit.
 
 A fork copies locks that other threads of the parent hold, but not these threads: in the child such a lock would stay locked forever.
 Connections, buffers and readers therefore belong to one process, and a child creates its own. This module has the parts that both share.
@@ -34,7 +34,7 @@ def _begin_fork() -> None:
 
 
 def import_whole(module: str) -> Any:
-    """Imports a library for a reader's thread. A fork waits for it, since a child cannot complete its parent's import."""
+    """Imports a library for a reader's thread. A fork waits for it, because a child cannot complete its parent's import."""
     with no_fork:
         found = importlib.import_module(module)
         finish_imports()
@@ -46,7 +46,7 @@ def finish_imports() -> None:
     pillow: Any = sys.modules.get("PIL.Image")
     if hasattr(pillow, "init"):
         with no_fork:
-            pillow.preinit()  # the usual ones first: formats are tried in this order
+            pillow.preinit()  # loads the usual formats first, because formats are tried in this order
             pillow.init()
 
 
@@ -58,12 +58,12 @@ parsing: AbstractContextManager[Any] = no_fork if sys.version_info[:2] == (3, 11
 
 
 def literal(text: str) -> Any:
-    """Returns the value of a Python literal, as in messages and NumPy headers."""
+    """Returns the value of a Python literal, such as a NumPy header."""
     with parsing:
         return ast.literal_eval(text)
 
 
-# minimum bytes of a column whose memory is reused. The C library mixes large and small blocks and keeps them
+# minimum bytes of a column whose memory is reused: the C library mixes large and small blocks, and does not return them
 LARGE = 1 << 20
 # a new buffer is larger than requested by 1/SPARE, since the next batch may be slightly longer
 SPARE = 32
@@ -94,7 +94,7 @@ class Buffers:
             if b is None:
                 # Free buffers of other lengths are dropped.
                 self._known = [other for other in self._known if not any(other is f for f in free)][1 - self.most :]
-                free.clear()  # before a new one is allocated
+                free.clear()  # frees these before allocating a new one
                 b = bytearray(size + size // SPARE)
                 self._known.append(b)
             return memoryview(b)[:size]
@@ -121,7 +121,7 @@ def is_free(memory: Union[bytearray, mmap.mmap]) -> bool:
 
 
 def own(value: Any) -> Any:
-    """Returns a value that does not keep the bytes of a batch in memory: a view becomes bytes."""
+    """Returns a value that does not keep the bytes of a batch in memory: a view is copied to bytes."""
     return bytes(value) if isinstance(value, memoryview) else value
 
 
@@ -152,7 +152,7 @@ def filled(out: Any, first: Any, values: Iterator[Any], alike: Callable[[Any], b
 
 
 class Closing:
-    """A context manager that calls close at its end."""
+    """A context manager that calls close when it is left."""
 
     def close(self) -> None:
         """Stops running work and releases resources."""

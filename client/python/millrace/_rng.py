@@ -35,7 +35,7 @@ def _randint_like(like: Any, low: int, high: Optional[int] = None, *, generator:
 
 
 class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
-    """Makes torch's random functions use a generator of the sample, in the thread that enters this.
+    """Makes torch's random functions use the sample's generator, in the thread that enters this context.
 
     All threads share torch's own generator, including the training loop, so a transform's draws from it would differ in each run. Explicit
     generators, and devices other than the CPU, are not affected.
@@ -68,7 +68,7 @@ class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
 
 
 class Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
-    """Intercepts operators that draw from torch's own generator, in the thread that enters this."""
+    """Intercepts operators that draw from torch's own generator, in the thread that enters this context."""
 
     def __init__(self, found: Callable[[], Optional[torch.Generator]]) -> None:
         """found is called for each such operator. If it returns a generator, operators on the CPU use it."""
@@ -77,7 +77,7 @@ class Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Whether to bypass torch.compile: for that, torch imports its compiler, which takes seconds and 150 MB."""
+        """Whether to bypass torch.compile. Without this method torch imports its compiler, which takes seconds and 150 MB."""
         return False
 
 

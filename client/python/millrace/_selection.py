@@ -25,7 +25,7 @@ Keys = Union[Key, "os.PathLike[str]", Iterable[Key]]
 
 NAMES = "batch.keys has the samples' names; a file of them is given as a pathlib.Path"
 
-_FINEST = 10**6  # maximum denominator when a float is converted
+_FINEST = 10**6  # maximum denominator when a float is converted to a fraction
 _LIMIT = 1 << 32  # upper bound of the sum of a split's shares, as whole numbers
 MOST = 8 << 10  # maximum bytes of a subset, and of a list of bad samples
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -43,7 +43,7 @@ Samples = tuple[tuple[str, str, str], ...]
 class Listed:
     """Samples that the gateway stores as a subset."""
 
-    keys: tuple[str, ...] = field(repr=False)  # with a tab and the shard if several have the key
+    keys: tuple[str, ...] = field(repr=False)  # followed by a tab and the shard if several shards have the key
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Selection:
     # steps of the subset, in order: values for `subset=`, or excluded samples
     steps: tuple[Union[str, Listed, Samples], ...] = ()
     replaced: Union[str, Samples] = ()  # replaced samples, or the digest of a list of them
-    # sources of a mixture: datasets, selections, and shares
+    # sources of a mixture: datasets, selections, and weights
     sources: tuple[tuple[str, Selection, int], ...] = ()
     tail: str = ""  # end of a mixture's definition
     dataset: str = ""  # empty: the client's dataset
@@ -101,7 +101,7 @@ def _fraction(share: Union[Weight, str]) -> Fraction:
 
 
 def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> list[int]:
-    """Returns shares as whole numbers; with relative, the smallest ones with the same ratios."""
+    """Returns shares as whole numbers. With relative these are the smallest ones with the same ratios."""
     exact = [_fraction(s) for s in shares.values()]
     for share, value in zip(shares.values(), exact):
         if value <= 0 or isinstance(share, bool):
@@ -250,7 +250,7 @@ class Contents:
 
     @classmethod
     def of(cls, about: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
-        """Returns the parts to read by a dataset's description."""
+        """Returns the parts to read, according to a dataset's description."""
         described = about.get("described") or {}
         if any(map(columns_of, described.values())):
             return cls._mixed(described, fields, decode)
@@ -306,7 +306,7 @@ class Contents:
         return {name: found.get(name) for name in self.names(found)}
 
     def unknown(self, name: str) -> str:
-        """Returns the reason why no sample has a part of this name; empty if one may have it."""
+        """Returns the reason why no sample has a part of this name, or "" if one may have it."""
         if (known := self.known) is None or name in known or self.name_of(name) in map(self.name_of, known):
             return ""
         if near := _inside(name, known) or get_close_matches(name, known, 1):
@@ -314,7 +314,7 @@ class Contents:
         return "the dataset has no such part" if self.fields is None else "fields= leaves it out"
 
     def absent(self, name: str) -> str:
-        """Returns a remedy for a part that a sample does not have; empty if unknown."""
+        """Returns a remedy for a part that a sample does not have, or "" if none is known."""
         if self.folders and self.fields is None and self.name_of(name) in PICTURES:
             return f"fields='{name},cls' gives this name to all pictures"
         return self.unknown(name)

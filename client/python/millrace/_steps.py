@@ -34,13 +34,13 @@ None omits the sample.
 """
 
 _LOG = logging.getLogger("millrace")
-_LINES = 10  # omitted samples that are logged individually; after that at 100, 1,000 and so on
-# if this many samples fail with the same error before any succeeds, the error is not one of single samples
+_LINES = 10  # omitted samples that are logged individually; after these the 100th, the 1,000th and so on
+# if this many samples fail with the same error before any succeeds, the error does not depend on single samples
 _ALIKE = 8
 # errors that usually affect every sample
 _SLIPS = (KeyError, NameError, TypeError, AttributeError, ImportError)
-_WATCHED = 32  # samples: a function that draws from a shared generator usually does so for each
-_SURE = 3  # this many draws at one line belong to the function, and not to another thread
+_WATCHED = 32  # samples to watch: a function that draws from a shared generator usually does so for each
+_SURE = 3  # this many draws at one line come from the function, and not from another thread
 _INSTEAD = {"random": "sample.rng", "numpy.random": "sample.numpy_rng", "torch": "sample.rng"}
 
 
@@ -54,7 +54,7 @@ class Failures:
 
     @property
     def collects(self) -> bool:
-        """Whether errors are added to a list or set of the user, which another process has a copy of."""
+        """Whether errors are added to a list or set of the user. Another process would only have a copy of it."""
         return isinstance(getattr(self._function, "__self__", None), (list, set, deque))
 
     def __call__(self, error: SampleError) -> Any:
@@ -68,7 +68,7 @@ class Failures:
         return value
 
     def check(self, batch: Batch, fail_too: Callable[[], bool]) -> None:
-        """Raises the error if all first samples of a pass fail with it, and fail_too reports that samples throughout the epoch do."""
+        """Raises the error if all first samples of a pass fail with it, and fail_too reports that samples throughout the epoch fail too."""
         self._through = self._through or self._silent or len(batch) > 0 or bool(batch._refused)
         if self._through or (self._function is not None and not self.collects):
             return
@@ -83,12 +83,12 @@ class Failures:
 
 
 def on_error_of(said: OnError) -> Optional[Failures]:
-    """Returns the handler of a SampleError; None: it is raised."""
+    """Returns the handler of a SampleError, or None if the error is raised."""
     return None if said == "raise" else Failures(said if callable(said) else None)
 
 
 class Watch:
-    """Warns once for each shared generator that the functions of one epoch draw from, with the line that draws."""
+    """Warns once for each shared generator from which the functions of one epoch draw, and names the line that draws."""
 
     def __init__(self) -> None:
         self._left = _WATCHED
@@ -98,7 +98,10 @@ class Watch:
 
     @contextmanager
     def of(self, step: str) -> Iterator[None]:
-        """Watches a call in this thread, for the first calls of an epoch. After a generator has changed, calls are traced to find it."""
+        """Watches a call in this thread, for the first calls of an epoch.
+
+        After a generator has changed, later calls are traced to find the line.
+        """
         self._left -= 1
         if self._left < 0 or _in_later_worker():
             yield
@@ -164,7 +167,7 @@ class _Lines:
 
 
 def _in_later_worker() -> bool:
-    """Whether this is a worker of a loader whose first worker reports the same."""
+    """Whether this is a worker of a loader, but not the first worker, which reports the same."""
     data = sys.modules.get("torch.utils.data")
     worker = data.get_worker_info() if data else None
     return worker is not None and worker.id > 0
@@ -192,12 +195,13 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _run(step: str, function: Callable[[Sample], Any], sample: Sample, watch: Watch) -> Any:
-    """Calls the reader's filter or transform, and adds the sample to an error. A raised TransformError was passed to on_error."""
+    """Calls the reader's filter or transform, and adds the sample to an error. on_error has already seen a TransformError that this raises.
+    """
     try:
         with watch.of(step):
             return function(sample)
     except Exception as e:
-        # a DecodeError, or an error that is not the sample's
+        # a DecodeError, or an error that does not depend on the sample
         if isinstance(e, MillraceError) and type(e) is not InvalidArgument:
             raise
         cure = _hint(step, sample, e) if isinstance(e, _SLIPS) else None
@@ -217,7 +221,7 @@ def _run_whole(step: str, function: Callable[[Any], Any], given: Any, batch: Bat
 
 
 def _hint(step: str, sample: Sample, e: Exception) -> str:
-    """Returns the likely mistake of a filter or transform. torchvision's errors name the type of the argument."""
+    """Returns the likely mistake in a filter or transform. torchvision's errors name the type of the argument."""
     part = next((name for name in sample if name.rpartition(".")[2] in (*PICTURES, "bytes")), next(iter(sample), "NAME"))
     if "pic should be PIL Image" in str(e) and "Tensor" in str(e):
         return f"decoded pictures are uint8 tensors already: write s[{part!r}] / 255 in place of ToTensor"
@@ -306,7 +310,7 @@ class Steps:
         return values
 
     def _together(self, batch: Batch, values: list[Any], draws: Any) -> Any:
-        """Collates the values of a batch. Those of an empty share stay a list: collate functions require a sample."""
+        """Collates the values of a batch. The values of an empty share stay a list, because collate functions require a sample."""
         if self.collate is None or not values:
             return values
         if draws is not None:

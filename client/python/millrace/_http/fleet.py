@@ -30,7 +30,7 @@ Home = Callable[[int, int, int], int]
 # A gateway is avoided after a fault. The time doubles with each fault, and grows with the time that the fault took.
 FIRST_COOLDOWN = 1.0
 MOST_COOLDOWN = 30.0
-MOST_TIMES = 8.0  # multiple of the time that a fault took
+MOST_TIMES = 8.0  # limit of a longer cooldown, as a multiple of the time that the fault took
 
 LOOKUP_EVERY = 30.0
 PROBE_EVERY = 60.0
@@ -44,11 +44,11 @@ PORTS = {"http": 80, "https": 443}
 
 # Kinds of addresses.
 ITSELF = "itself"  # one gateway, whose name is resolved when connecting
-# http://NAME:PORT: one gateway per address if the name has several, otherwise as itself
+# http://NAME:PORT: one gateway per address if the name has several; otherwise like ITSELF
 SEVERAL = "several"
 ADDRESSES = "addresses"  # dns:NAME:PORT: one gateway per address of the name
 RECORDS = "records"  # srv:NAME: one gateway per SRV record of the name
-MOST_GATEWAYS = 4096  # maximum gateways in a pattern: four times the largest simulated fleet
+MOST_GATEWAYS = 4096  # maximum gateways in a pattern: four times the largest simulated cluster
 _PATTERN = re.compile(r"([^{}]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}([^{}]*)")
 _SERVICE = re.compile(r"_[A-Za-z0-9-]+\._tcp\.[^\s/:@{}]+")
 # Matches a host whose first label ends in a number, such as a pod of a StatefulSet. It excludes labels that start with a digit: they
@@ -59,7 +59,10 @@ _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")
 
 
 def home_by_rank(rank: int, world_size: int, gateways: int) -> int:
-    """Returns the gateway floor(rank*gateways/world_size), if all ranks list the gateways in the same order: for share=locality."""
+    """Returns the number of a rank's gateway, floor(rank*gateways/world_size), for share=locality.
+
+    All ranks must list the gateways in the same order.
+    """
     return rank * gateways // world_size if rank < world_size else 0
 
 
@@ -71,7 +74,7 @@ class Address:
     host: str
     port: int
     prefix: str = ""
-    # name and port that the address was resolved from, for the Host header; empty: as in host
+    # name and port that the address was resolved from, for the Host header; empty: use host
     named: str = ""
     authorization: str = field(default="", repr=False)  # credentials of a proxy
     socket: str = ""  # path of a Unix socket, instead of host and port
@@ -81,8 +84,8 @@ class Address:
     def here(self) -> Optional[tuple[int, Any]]:
         """Returns the socket family and address of a gateway of this user; None for other gateways.
 
-        The file is read each time, since a restarted gateway has another port. An empty file means that the gateway does not listen yet: a
-        retryable OSError.
+        The port file is read each time, because a restarted gateway has another port. An empty file means that the gateway does not listen
+        yet, which is a retryable OSError.
         """
         if self.port_file:
             host, _, port = Path(self.port_file).read_text(errors="replace").strip().rpartition(":")
@@ -103,7 +106,7 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Host and port."""
+        """Host and port, or the path."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -121,13 +124,13 @@ def number_of(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, 
 
 
 def is_here(host: str) -> bool:
-    """Reports whether a host is this machine."""
+    """Reports whether a host name or address means this machine."""
     number = number_of(host)
     return host == "localhost" if number is None else (getattr(number, "ipv4_mapped", None) or number).is_loopback
 
 
 def _check_socket(path: str) -> None:
-    """Rejects a path where another user could have created the socket. A missing file is left to the connection."""
+    """Rejects a path if another user could have created the socket. A missing file causes an error only when connecting."""
     try:
         is_, directory = os.lstat(path), os.stat(os.path.dirname(path))  # noqa: PTH116, PTH120
     except FileNotFoundError:
@@ -199,7 +202,7 @@ def expand(address: str) -> list[str]:
 
 
 def check_service(name: str) -> None:
-    """Rejects an invalid service name after srv:, and any if SRV records cannot be looked up."""
+    """Rejects an invalid service name after srv:, and any name if SRV records cannot be looked up."""
     if not _SERVICE.fullmatch(name):
         raise InvalidArgument(f"gateway {'srv:' + name.rsplit('@', 1)[-1]!r}: want srv:_http._tcp.NAME, or srv:_https._tcp.NAME")
     if importlib.util.find_spec("dns") is None:
@@ -215,7 +218,7 @@ class Endpoint:
 
     base: Address
     means: str = ITSELF
-    written: str = ""  # the pattern or service that it came from; empty: as in base
+    written: str = ""  # the pattern or service from which it was made; empty: base
 
     @classmethod
     def parse(cls, text: str, spread: bool) -> list[Endpoint]:
@@ -228,7 +231,7 @@ class Endpoint:
             scheme = "https" if name.startswith("_https.") else "http"
             return [cls(Address(scheme, name, PORTS[scheme]), RECORDS, text)]
         expanded = expand(text)
-        # each name of a pattern is one gateway: its addresses are not split
+        # each name of a pattern is one gateway, even if it has several addresses
         if expanded != [text]:
             return [replace(one, written=text) for address in expanded for one in cls.parse(address, False)]
         named = text.startswith("dns:")
@@ -238,7 +241,7 @@ class Endpoint:
             if not host or not port.isdigit() or "/" in rest or "@" in rest:
                 raise InvalidArgument(f"gateway {rest.rsplit('@', 1)[-1]!r}: want dns:NAME:PORT")
         base = parse(rest)
-        # An https name is kept, because the certificate names the host.
+        # An https name is not split, because the certificate names the host.
         several = spread and base.has_name and base.scheme == "http" and not is_here(base.host)
         return [cls(base, ADDRESSES if named else SEVERAL if several else ITSELF)]
 
@@ -249,12 +252,12 @@ class Endpoint:
 
     @property
     def must(self) -> bool:
-        """Whether there is no gateway without an answer from DNS. Otherwise the name is resolved when connecting."""
+        """Whether the gateways are unknown until DNS responds. For other endpoints the name is resolved when connecting."""
         return self.means in (ADDRESSES, RECORDS)
 
     @property
     def name(self) -> str:
-        """The form in which the caller would write it."""
+        """The address in the caller's notation."""
         return self.written or self.base.name
 
 
@@ -276,7 +279,7 @@ class Gateway:
     def __init__(self, address: Address) -> None:
         self.address, self.name = address, address.name
         self.near = 0.0  # average latency of recent probes; 0: unknown
-        self.faults = 0  # consecutive faults since the last answer to a request other than a probe
+        self.faults = 0  # consecutive faults since the last response to a request other than a probe
         self.until: Optional[float] = None  # avoided before this time, and then probed first
 
 
@@ -301,7 +304,7 @@ class Fleet:
         self.fault: Optional[Exception] = None
 
     def order(self, rank: int, world_size: int) -> list[Gateway]:
-        """Returns the gateways in the order in which to ask them. It may look names up and measure latency first."""
+        """Returns the gateways in the order of attempts. It may look names up and measure latency first."""
         every = LOOKUP_EVERY if self.names else math.inf
         self._renew(lambda: not self.gateways or time.monotonic() - self.resolved >= every, self._resolve, not self.gateways)
         if not self.gateways:
@@ -334,21 +337,21 @@ class Fleet:
         at = min(max(self.home(rank, world_size, n), 0), n - 1)
         everyone[0], everyone[at] = everyone[at], everyone[0]
         others = everyone[1:]
-        # spreads the ranks of a lost home over the other gateways
+        # distributes the ranks of a lost home among the other gateways
         turn = rank % len(others) if others else 0
         return everyone[:1] + others[turn:] + others[:turn]
 
     def answered(self, g: Gateway) -> None:
-        """Records a successful answer."""
+        """Records a successful response."""
         g.faults, g.until = 0, None
         if self.first is None or self.first.until is not None:
             self.first = g
 
     def failed(self, g: Gateway, took: float, wait: float) -> None:
-        """Records a fault: the gateway is avoided for a while, at least for wait."""
+        """Records a fault: the gateway is avoided for a while, at least for wait seconds."""
         now = time.monotonic()
         if g.until is not None and now < g.until:
-            return  # several concurrent requests failed at once
+            return  # one of several concurrent requests that failed at the same time
         cooldown = max(FIRST_COOLDOWN, took) * (1 << min(g.faults, 5))
         cooldown = min(cooldown, max(MOST_COOLDOWN, MOST_TIMES * took))
         g.faults += 1
@@ -360,7 +363,7 @@ class Fleet:
             self.resolved = -math.inf
 
     def _resolve(self) -> None:
-        """Looks names up. A name without an answer keeps its earlier addresses."""
+        """Looks names up. If a lookup fails, the name keeps its earlier addresses."""
         known = {g.address: g for g in self.gateways}
         listed: dict[Address, bool] = {}
         self.fault = None
@@ -414,12 +417,12 @@ class Fleet:
         self.first = best if best.near > 0 and gains else old
 
     def _probe(self, g: Gateway) -> None:
-        """Measures the latency of a gateway. After its cooldown, a gateway that does not answer in time is still avoided."""
+        """Measures the latency of a gateway. If the gateway does not respond in time after its cooldown, it is avoided again."""
         begun = time.monotonic()
         try:
             lives = self.probe(g, PROBE_TIME)
         except TimeoutError:
-            lives = g.until is None  # its latency is at least that long
+            lives = g.until is None  # a timeout means that its latency is at least that long
         except Exception:
             lives = False
         now = time.monotonic()
@@ -450,10 +453,9 @@ def lookup_records(name: str) -> list[tuple[str, int]]:
 
 
 def in_order(records: Iterable[tuple[str, int]], fill: bool) -> list[tuple[str, int]]:
-    """Sorts targets by the numbers in their hosts. With fill, numbers from 0 without a record are added, if all names differ only in the
-    number.
+    """Sorts targets by the numbers in their hosts. With fill, missing numbers from 0 on are added, if all names differ only in the number.
 
-    Gateway i then has index i even while others have no record, such as pods that are starting.
+    So gateway i has index i even while other gateways have no record, such as pods that are starting.
     """
     found = ((host, port, _NUMBERED.fullmatch(host)) for host, port in records)
     targets = sorted((int(m[2]), host, port, m[1], m[3]) if m else (-1, host, port, "", "") for host, port, m in found)

@@ -54,7 +54,7 @@ MAX_JSON = 512 << 20
 IDLE_BUFFERS = 32 << 20
 # bytes of shared memory that stay mapped for the next reader: mapping new memory costs more than a batch
 IDLE_MEMORY = 256 << 20
-SILENCE = 2.0  # seconds after which a wait is logged
+SILENCE = 2.0  # seconds without a response after which a wait is logged
 
 Answered = tuple[Head, memoryview, Optional[Layout]]
 """Header, bytes and layout of a batch."""
@@ -70,7 +70,7 @@ class Process:
         self.wire = Wire(s)
         home = home_by_rank if isinstance(s.routing.home, str) else s.routing.home
         self.fleet = Fleet(s.endpoints, home, self.wire.lives, s.routing.lookup or system_lookup)
-        self.buffers: list[Buffers] = []  # buffers without a reader
+        self.buffers: list[Buffers] = []  # buffers that no reader uses
         self.told = False  # whether the wait for a gateway was logged
 
 
@@ -121,13 +121,13 @@ class Gateways:
 
     @property
     def listed(self) -> int:
-        """Number of listed gateways in an order that all ranks share, without homes; 0 without such a list."""
+        """The number of listed gateways, if all ranks list them in the same order and the client has no homes; otherwise 0."""
         endpoints = self.settings.endpoints
         return 0 if self.settings.routing.home is not None or any(s.means == ADDRESSES for s in endpoints) else len(endpoints)
 
     @property
     def transport(self) -> str:
-        """How batches are transferred, and why."""
+        """How batches are transferred, and the reason."""
         here = self.here()
         if not self.settings.routing.shared_memory:
             return "bytes: Routing(shared_memory=False)"
@@ -138,7 +138,7 @@ class Gateways:
         return here.wire.transport or "shared memory, if the gateway gives it: no batch was read yet"
 
     def lend(self, most: int) -> Buffers:
-        """Provides buffers for a reader that uses at most this many at once, reusing those of an earlier reader."""
+        """Returns buffers for a reader that uses at most this many at once. It reuses those of an earlier reader."""
         idle = self.here().buffers
         found = idle.pop() if idle else Buffers()
         found.most = most
@@ -152,7 +152,7 @@ class Gateways:
         here.wire.unmap(IDLE_MEMORY)
 
     def _retry(self, what: str, ask: Ask[T], rank: int, world_size: int, task: Task) -> T:
-        """Asks one gateway after another until one answers: without delay within a round, with a wait between rounds."""
+        """Sends a request to one gateway after another until one responds: without delay within a round, with a wait between rounds."""
         try:
             return _Request(self, what, rank, world_size, task).run(ask)
         except MillraceError as e:
@@ -199,7 +199,7 @@ class Gateways:
 
 
 class _Request:
-    """A request that is sent to one gateway after another, until one answers."""
+    """A request that is sent to one gateway after another, until one responds."""
 
     def __init__(self, core: Gateways, what: str, rank: int, world_size: int, task: Task) -> None:
         self._core, self._here, self._what, self._task = core, core.here(), what, task
@@ -207,11 +207,11 @@ class _Request:
         self._watch = Stopwatch()
         self._rounds = self._wrong = self._internal = 0
         self._last: Optional[MillraceError] = None  # the most informative fault
-        # an answer that a dataset or token is unknown
+        # a response that a dataset or token is unknown
         self._absence: Optional[MillraceError] = None
 
     def run(self, ask: Ask[T]) -> T:
-        """Sends the request until there is an answer, or time is over."""
+        """Sends the request until there is a response, or the time has run out."""
         while True:
             for g in self._round():
                 try:
@@ -231,12 +231,12 @@ class _Request:
             self._pause(max(min(self._asked_to_wait, default=0.0), random.uniform(0, min(0.05 * 2 ** min(self._rounds, 7), 5.0)) + 0.001))
 
     def _round(self) -> Iterator[Gateway]:
-        """Yields the gateways in order, while there is time."""
+        """Yields the gateways in order, while there is time left."""
         self._rounds += 1
         self._go_on()
         self._everyone: list[Gateway] = []
         self._absent = 0
-        # seconds, one entry per gateway that may answer later
+        # seconds, one entry per gateway that may respond later
         self._asked_to_wait: list[float] = []
         try:
             self._everyone = self._here.fleet.order(self._rank, self._world_size)
@@ -260,10 +260,10 @@ class _Request:
             raise ShortBody(f"{g.name}: {cause(e)}", retryable=True, gateway=g.name) from e
 
     def _note(self, g: Gateway, e: MillraceError) -> bool:
-        """Records a gateway's failure. Raises a final one, and returns whether the round is over."""
+        """Records a gateway's failure. Raises it if it is final, and returns whether the round is over."""
         self._go_on()
         elsewhere = _elsewhere(e)
-        # A fault says more than a deadline in the middle of an attempt, and is reported in addition to absence.
+        # A fault is more informative than a timeout in the middle of an attempt. It is also reported together with absence.
         if self._last is None or not (elsewhere or (isinstance(e, ShortBody) and self._watch.seconds() >= self._end())):
             self._last = e
         self._core.answered = self._core.answered or e.status != 0
@@ -287,7 +287,7 @@ class _Request:
         """Reports whether neither another gateway nor a later attempt can succeed."""
         if elsewhere:
             if not isinstance(self._absence, GenerationGone):
-                # generation_gone is kept: its gateway has looked in the store, so it says more than other absences
+                # generation_gone is kept, because its gateway has looked in the store, which is more informative than other absences
                 self._absence = e
             self._absent += 1
             return self._absent == len(self._everyone)
@@ -309,7 +309,7 @@ class _Request:
             self._task.wait(min(TICK, seconds))
 
     def _given_up(self) -> MillraceError:
-        """Prefers a fault that occurred to the bare fact that time is over."""
+        """Returns the error to raise when the time has run out: an earlier fault if there was one."""
         took, last, absence = self._watch.seconds(), self._last, self._absence
         if last is None:
             return DeadlineExceeded(f"{self._what}: nothing came in {took:.0f} s", retryable=True)
@@ -354,9 +354,9 @@ class _Request:
 
 
 def _elsewhere(e: MillraceError) -> bool:
-    """Reports whether another gateway might answer a request that this one cannot.
+    """Reports whether another gateway might respond to a request that this one cannot serve.
 
-    It lacks the dataset, does not know a new token, or redirects.
+    Such a gateway lacks the dataset, does not know a new token, or redirects.
     """
     return (isinstance(e, NotFound) and not isinstance(e, EndOfEpoch)) or isinstance(e, Unauthenticated) or 300 <= e.status < 400
 
@@ -368,7 +368,7 @@ def _reworded(e: MillraceError, text: str) -> MillraceError:
 
 @dataclass(frozen=True)
 class Expected:
-    """A requested batch, and the properties that its answer must have."""
+    """A requested batch, and the properties that its response must have."""
 
     path: str
     query: Mapping[str, str]
@@ -437,7 +437,7 @@ class Transfer:
     def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
         """Accepts samples in shared memory, with their table in the body."""
         table = self._body
-        self._drop()  # the remaining part would belong to another answer
+        self._drop()  # the remaining part would belong to another response
         try:
             length = samples_after(head, table)
             self._refuse_above(len(table) + length, g)
@@ -450,7 +450,7 @@ class Transfer:
             return (head, *open_framed(head, table, data))
         except ProtocolError as e:
             if isinstance(r.sock, shm.LocalSocket):
-                r.sock.segments.spoiled = True  # the shared memory is unreliable too
+                r.sock.segments.spoiled = True  # the shared memory is not reliable either
             raise no_answer(e.message, g) from None
 
     def _compare(self, head: Head, g: Gateway, *parts: memoryview) -> None:
@@ -465,7 +465,7 @@ class Transfer:
             raise IntegrityError(text, gateway=g.name)
 
     def _refusal(self, e: MillraceError, g: Gateway) -> MillraceError:
-        """Converts an end of epoch into a protocol error if the batch must exist, and also a body of another length."""
+        """Converts an end of epoch into a protocol error if the batch must exist, and so also for a body of another length."""
         if e.status == 416:
             return no_answer(e.message, g)
         most = max(e.batches or 0, self._want.batches)
@@ -474,10 +474,10 @@ class Transfer:
         return e
 
     def _begin(self, length: int, head: Head, g: Gateway) -> None:
-        """Accepts the header of a whole body, which replaces earlier bytes."""
+        """Accepts the header of a complete body, which replaces earlier bytes."""
         self._drop()
         self._refuse_above(length, g)
-        if head.content_type == shm.MEDIA_TYPE:  # a table, whose length is not the batch's
+        if head.content_type == shm.MEDIA_TYPE:  # a table, whose length differs from the batch's
             self._head, self._body = head, memoryview(bytearray(length))
             return
         if self._announced is not None:
@@ -490,7 +490,7 @@ class Transfer:
             raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's Routing(max_batch_bytes={limit})", gateway=g.name)
 
     def _go_on(self, r: Answer, head: Head, g: Gateway) -> None:
-        """Rejects an answer that is not the rest of the body."""
+        """Rejects a response that is not the rest of the body."""
         size = len(self._body)
         got, want = r.headers.get("content-range"), f"bytes {self._got}-{size - 1}/{size}"
         if got != want or r.length != size - self._got:
@@ -572,6 +572,6 @@ def _said(query: str) -> dict[str, str]:
 
 
 def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
-    """Returns path and query, in alphabetical order as gateways write them. Only keys are fully escaped."""
+    """Returns path and query, with parameters in alphabetical order like a gateway's. Only keys are fully escaped."""
     written = (f"{name}={quote(value, safe='' if name == 'key' else ',:%+')}" for name, value in sorted((query or {}).items()))
     return f"{path}?{'&'.join(written)}" if query else path

@@ -26,7 +26,7 @@ Path = Union[str, "os.PathLike[str]", None]
 
 
 class Secret(str):
-    """A text that repr hides: also in headers, settings and variables of a traceback."""
+    """A text that repr hides, also within headers, settings and variables of a traceback."""
 
     def __repr__(self) -> str:
         return "'***'"
@@ -38,7 +38,7 @@ def secret(token: Token) -> Token:
 
 
 class Tokens:
-    """The token of a process: read when the first client needs it, and again when a gateway refuses it."""
+    """The token of a process. It is read when the first client needs it, and again when a gateway refuses it."""
 
     def __init__(self, token: Token, token_file: Path) -> None:
         """Arguments take precedence over the environment."""
@@ -54,7 +54,7 @@ class Tokens:
         self.given = token is not None or token_file is not None
         self._lock = threading.Lock()
         self._text: Optional[Secret] = None  # guarded by _lock
-        if not callable(token):  # a caller's function is not called before the first request
+        if not callable(token):  # a caller's function is only called for the first request
             self.current()
 
     def _read(self) -> Secret:
@@ -126,7 +126,7 @@ def _plain_allowed() -> bool:
 
 
 class Local(Protocol):
-    """The dataset of a gateway of this user, which is restarted when it has ended: millrace._local.Local."""
+    """The dataset of a gateway of this user, which is restarted after it has exited: millrace._local.Local."""
 
     @property
     def name(self) -> str: ...
@@ -141,16 +141,16 @@ class Local(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Routing:
-    """Which gateway a client asks, its timeouts, and how bodies are transferred.
+    """The choice of a gateway, timeouts, and the transfer of bodies.
 
-    home            the gateway that a rank asks first: "rank", for Share(by="locality"): rank r of w asks gateway floor(r*gateways/w); or a
-                    function of (rank, world_size, gateways). It requires a list, a pattern or SRV records. None: the nearest one
+    home            the gateway that a rank tries first. "rank", for Share(by="locality"): rank r of w tries gateway floor(r*gateways/w). Or
+                    a function of (rank, world_size, gateways). It requires a list, a pattern or SRV records. None: the nearest gateway
     lookup          function that resolves a name to addresses; None: the system's
-    first_answer    seconds for one batch until any gateway has answered, so that a wrong address is reported early
+    first_answer    seconds until the first response of any gateway, so that a wrong address is reported early
     attempt_timeout seconds for one attempt, its body included
     max_batch_bytes larger bodies are rejected unread
-    check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
-    shared_memory   read batches in shared memory from a gateway at a Unix socket (`unix:/run/millrace/socket`); see
+    check           CRC-32C of bodies: "auto" (if a package for it is installed), "always" or "never"
+    shared_memory   read batches in shared memory from a gateway on a Unix socket (`unix:/run/millrace/socket`); see
                     `describe()["transport"]`
     user_agent      sent with each request
     """
@@ -202,11 +202,11 @@ class Settings:
     headers: Mapping[str, str] = field(repr=False)
     routing: Routing
     tls: TLS
-    # the gateway belongs to this user, and is restarted when it has ended
+    # the gateway belongs to this user, and is restarted after it has exited
     local: Optional[Local] = None
 
     def __post_init__(self) -> None:
-        """Rejects an invalid token or certificates here rather than in a worker, which uses the settings unchecked."""
+        """Rejects an invalid token or certificate in this process, because workers use the settings unchecked."""
         self.tokens()
         if self.tls.ca_file or self.tls.client_cert:
             self.new_context()
@@ -226,7 +226,7 @@ class Settings:
         try:
             context = ssl.create_default_context(cafile=tls.ca_file)
             if tls.client_cert is not None:
-                # otherwise OpenSSL prompts on the terminal
+                # prevents OpenSSL from prompting on the terminal
                 context.load_cert_chain(tls.client_cert, tls.client_key, password=lambda: "")
         except (OSError, ValueError) as e:
             given = {"ca_file": tls.ca_file, "client_cert": tls.client_cert, "client_key": tls.client_key}

@@ -1,6 +1,6 @@
-"""Batches in shared memory of a gateway on this machine: docs/spec/shared-memory.md has the protocol.
+"""Batches in shared memory of a gateway on this machine, with the protocol of docs/spec/shared-memory.md.
 
-Memory is mapped once and reused for later batches. The gateway may overwrite a batch when no view of it is left, which a mapping reports
+Memory is mapped once and reused for later batches. The gateway may overwrite a batch when no view of it is left, which a mapping detects
 like a bytearray. Such memory is released with the next request on its connection.
 """
 
@@ -55,7 +55,7 @@ class LocalSocket(socket.socket):
 
     def __init__(self, family: int, kind: int, protocol: int) -> None:
         super().__init__(family, kind, protocol)
-        self.descriptors: list[int] = []  # received descriptors, not used yet
+        self.descriptors: list[int] = []  # received descriptors that are not used yet
         self.segments = Segments()
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
@@ -66,17 +66,17 @@ class LocalSocket(socket.socket):
                 came = array.array("i")
                 came.frombytes(data[: len(data) - len(data) % came.itemsize])
                 self.descriptors += came
-        while len(self.descriptors) > 2:  # one extra descriptor is enough to reject an answer
+        while len(self.descriptors) > 2:  # one extra descriptor is enough to reject a response
             os.close(self.descriptors.pop())
         return n
 
     @property
     def refuses(self) -> bool:
-        """Whether no request may follow: unexpected data has arrived, or the two sides may disagree about mappings."""
+        """Whether no request may follow, because unexpected data has arrived or the two sides may disagree about mappings."""
         return bool(self.descriptors) or self.segments.spoiled
 
     def take(self, text: Optional[str], table: int) -> memoryview:
-        """Returns the samples that the header Millrace-Shared of an answer describes. table is their length according to the table."""
+        """Returns the samples that a response's header Millrace-Shared describes. table is their length according to the table."""
         came, self.descriptors = self.descriptors, []
         try:
             if self.segments.spoiled:
@@ -146,7 +146,7 @@ class Segments:
             return any(is_free(memory) for memory in self._mapped.values())
 
     def let_go(self) -> str:
-        """Returns the leases without views, for the header Millrace-Release; empty: there are none."""
+        """Returns the leases without views, for the header Millrace-Release, or "" if there are none."""
         with no_fork:
             over = [lease for lease, segment in self._lent.items() if is_free(self._mapped[segment])]
             for lease in over:
@@ -185,7 +185,7 @@ class Segments:
 
 def _close(memory: Optional[mmap.mmap]) -> None:
     if memory is not None:
-        with contextlib.suppress(BufferError):  # it has views
+        with contextlib.suppress(BufferError):  # it still has views
             memory.close()
 
 
@@ -199,16 +199,16 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
     if fcntl.fcntl(descriptor, _GET_SEALS) & _SEALS != _SEALS:
         raise ValueError("the descriptor is not sealed")
     memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, **_UNTRACKED)
-    memory.madvise(mmap.MADV_DONTFORK)  # for forks that Python does not notice
+    memory.madvise(mmap.MADV_DONTFORK)  # for forks that Python does not detect
     _mappings.add(memory)
     return memory
 
 
 def _copy_in_place(memory: mmap.mmap) -> None:
-    """Replaces memory in place by a private copy. Its views stay valid."""
+    """Replaces memory by a private copy at the same address. Its views stay valid."""
     import ctypes
 
-    view = (ctypes.c_void_p * 16)()  # a Py_buffer, which starts with the address
+    view = (ctypes.c_void_p * 16)()  # a Py_buffer, which begins with the address
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(memory), ctypes.byref(view), 0)
     address = ctypes.c_void_p(view[0])
     ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
@@ -217,7 +217,7 @@ def _copy_in_place(memory: mmap.mmap) -> None:
     c.mmap.restype = ctypes.c_void_p
     copy = ctypes.c_void_p(c.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0)))
     if copy.value == ctypes.c_void_p(-1).value:
-        return  # without memory for a copy, the child has no mapping
+        return  # if no memory is left for a copy, the child has no mapping
     ctypes.memmove(copy, address, len(memory))
     c.mprotect(copy, size, mmap.PROT_READ)
     c.mremap(copy, size, size, _MAYMOVE | _FIXED, address)

@@ -1,7 +1,7 @@
 """HTTP/1.1 to gateways: kept connections, and attempts that wait in short steps. Standard library only.
 
-A thread waits for its own answer, at most TICK at a time. After each step it checks for cancellation, the deadline, and whether the
-gateway is alive. Attempts therefore need no other thread and share no state.
+A thread waits for its own response, at most TICK seconds at a time. After each step it checks for cancellation, the deadline, and whether
+the gateway is alive. Attempts therefore need no other thread and share no state.
 
 Connections belong to one process: a forked child starts without any (`Gateways` has one Wire per process), and never shares a socket with
 its parent.
@@ -34,13 +34,13 @@ from .settings import Secret, Settings
 from .shm import SUPPORTED, LocalSocket
 
 TICK = 0.1  # seconds: maximum delay until a waiting thread notices a cancellation
-STILL = 1.0  # seconds: if a thread wakes this much too late, its process was suspended
+STILL = 1.0  # seconds: a thread that wakes this much too late was suspended with its process
 DIAL_TIME = 5.0  # seconds: short, because the client can fail over to another gateway
 LOOKUP_TIME = 30.0  # maximum seconds of a name lookup by the system
 IDLE_TIME = 90.0  # seconds after which a kept connection is not reused
 
-# A gateway that has sent nothing for QUIET_TIME is probed. After MOST_SIGNS failed probes it counts as stopped. A gateway that answers
-# probes has a slow store, and the client keeps waiting for it.
+# A gateway that has sent nothing for QUIET_TIME is probed. After MOST_SIGNS failed probes it counts as dead. If a gateway responds to
+# probes, its store is slow, and the client keeps waiting.
 QUIET_TIME = 2.0
 SIGN_TIME = 1.0
 MOST_SIGNS = 2
@@ -50,7 +50,7 @@ MAX_PROBLEM = 64 << 10
 MOST_INTERIM = 16
 _TARGET = re.compile("[!-~]+")
 _CHUNK = re.compile("([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")
-# bytes per read while the length is unknown: an answer's head and the start of its body
+# bytes per read while the length is unknown: a response's head and the start of its body
 _PIECE = 16 << 10
 WHOLE = 4 << 20  # bytes of a body per call: about the size of a socket buffer
 _STEP_OVER = (TimeoutError, BlockingIOError)
@@ -61,14 +61,14 @@ Task = threading.Event
 
 
 class ShortBody(MillraceError):
-    """A connection that was refused, reset or too slow, or a truncated body: retried."""
+    """A connection that was refused, reset or too slow, or a truncated body. The request is retried."""
 
 
 class Stopwatch:
-    """Counts the seconds in which this process ran.
+    """Counts the seconds during which this process ran.
 
-    A job that the scheduler suspends, a virtual machine that is moved, or a closed laptop say nothing about a gateway. An answer that
-    arrived meanwhile waits in the socket.
+    Suspension by a scheduler, migration of a virtual machine, or a closed laptop are no faults of a gateway. A response that arrived
+    meanwhile waits in the socket.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Attempt:
     def __init__(
         self, gateway: Gateway, watch: Stopwatch, ends: float, over: Callable[[], bool], quiet: Optional[Callable[[Attempt], None]] = None
     ) -> None:
-        """Waits raise when `over` returns true, and when the watch reaches `ends`. quiet is called when no data arrives."""
+        """A wait raises an exception when `over` returns true, and when the watch reaches `ends`. quiet is called when no data arrives."""
         self.gateway, self.watch, self.ends, self._over, self._quiet = gateway, watch, ends, over, quiet
         self._heard = watch.seconds()
         self._owed = 0  # failed probes
@@ -120,10 +120,13 @@ class Attempt:
                 self.go_on()
 
     def receive(self, sock: socket.socket, into: memoryview, whole: bool = False) -> int:
-        """Reads available bytes, at least one; 0 at the end. With `whole` the kernel may wait for all of them: cheaper than many reads."""
+        """Reads available bytes, at least one; 0 at the end.
+
+        With `whole` the kernel may wait for all of them, which is cheaper than many reads.
+        """
         flags = _WAITS_FOR_ALL if whole and not isinstance(sock, ssl.SSLSocket) else 0
         while True:
-            self.go_on()  # also after data: a gateway may send single bytes
+            self.go_on()  # also after data, because a gateway may send single bytes
             try:
                 n = sock.recv_into(into, 0, flags)
             except _STEP_OVER:
@@ -181,10 +184,10 @@ class Attempt:
 
 
 class Answer:
-    """An answer of a gateway: its parsed head, and a body to read."""
+    """A gateway's response: its parsed head, and a body to read."""
 
     def __init__(self, a: Attempt, sock: socket.socket) -> None:
-        """Reads the head of the answer, after interim ones (100 to 199) that proxies may send."""
+        """Reads the head of the response, and skips interim responses (100 to 199), which proxies may send."""
         self._a, self.sock, self._rest = a, sock, bytearray()
         for _ in range(MOST_INTERIM):
             self._read_head()
@@ -213,12 +216,12 @@ class Answer:
             self.headers[name.lower()] = value.strip()
 
     def _headers(self) -> list[str]:
-        # of the previous line: without headers, the empty line follows immediately
+        # line end of the previous line: without headers, the empty line follows immediately
         self._rest[:0] = b"\r\n"
         return self._until(b"\r\n\r\n").split("\r\n")[1:]
 
     def _until(self, mark: bytes) -> str:
-        """Returns the bytes before a mark, and removes both."""
+        """Returns the bytes before a mark, and consumes both."""
         while (end := self._rest.find(mark)) < 0:
             if len(self._rest) > MAX_HEAD:
                 raise OSError(f"no HTTP: a head does not end: {printable(self._rest.decode('latin-1'), 100)!r}")
@@ -277,16 +280,16 @@ class Answer:
 
     @property
     def whole(self) -> bool:
-        """Whether the answer was read completely, so that its connection can be reused."""
+        """Whether the response was read completely, so that its connection can be reused."""
         return self.length == 0 and not self._rest and "close" not in self.headers.get("connection", "").lower()
 
 
 class Wire:
-    """The connections of one process. They are closed with it, when it is dropped, and when the interpreter ends."""
+    """The connections of one process. They are closed together with it, when it is garbage-collected, and at interpreter exit."""
 
     def __init__(self, settings: Settings) -> None:
         self._tokens, self._new_context = settings.tokens(), settings.new_context
-        # In this module's capitalization, so that a caller's header replaces ours.
+        # in this module's capitalization, so that a caller's header replaces the default
         self._headers = {
             "User-Agent": settings.routing.user_agent, "Accept-Encoding": "identity",
             **{name.title(): value for name, value in settings.headers.items()},
@@ -301,9 +304,9 @@ class Wire:
         _live.add(self)
 
     def lives(self, gateway: Gateway, limit: float, over: Optional[Callable[[], bool]] = None) -> bool:
-        """Probes a gateway, and returns whether it accepts requests. One that answers but refuses requests is alive.
+        """Probes a gateway, and returns whether it accepts requests. A gateway that responds but refuses requests is alive.
 
-        The probe requires no right, so no token is sent.
+        The probe requires no rights, so it sends no token.
         """
         a = Attempt(gateway, Stopwatch(), limit, over or (lambda: self.closed))
         with self._connect(a) as sock:
@@ -312,7 +315,7 @@ class Wire:
 
     @contextlib.contextmanager
     def send(self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None) -> Iterator[Answer]:
-        """Sends a request, and retries once if the gateway refuses the token and it has changed since."""
+        """Sends a request. If the gateway refuses the token and the token has changed meanwhile, it sends the request once more."""
         g, token = a.gateway, self._tokens.current()
         for again in (True, False):
             r = self._exchange(a, self._request(g, method, target, headers, token, body))
@@ -334,7 +337,7 @@ class Wire:
             raise Unauthenticated(text, status=401, gateway=g.name) from None
 
     def _exchange(self, a: Attempt, request: memoryview) -> Answer:
-        """Sends a request and reads the head of its answer. A kept connection that the gateway has closed is replaced."""
+        """Sends a request and reads the head of its response. A kept connection that the gateway has closed is replaced."""
         while True:
             kept = self._take(a.gateway)
             sock = kept or self._connect(a)
@@ -347,9 +350,9 @@ class Wire:
                     raise
 
     def _keep(self, gateway: Gateway, r: Answer) -> None:
-        """Keeps the connection of a completely read answer; closes any other."""
+        """Keeps the connection of a completely read response, and closes any other."""
         if isinstance(r.sock, ssl.SSLSocket):
-            # resumes the TLS session on the next connection
+            # for resuming the TLS session on the next connection
             self._sessions[gateway.name] = r.sock.session
         with self._lock:
             if r.whole and not self.closed and not _refuses(r.sock):
@@ -411,7 +414,7 @@ class Wire:
     def _wrapped(self, g: Gateway, sock: socket.socket) -> ssl.SSLSocket:
         with no_fork:
             if self._context is None:
-                self._context = self._new_context()  # loads all certificates, so only once
+                self._context = self._new_context()  # loads all certificates, so do it only once
             return self._context.wrap_socket(
                 sock, server_hostname=g.address.host, do_handshake_on_connect=False, session=self._sessions.get(g.name)
             )
@@ -432,12 +435,12 @@ class Wire:
         host = at.named or at.place.removesuffix(f":{PORTS[at.scheme]}")
         try:
             return _written(method, target, {"Host": host, **headers, **self._headers}, body or b"")
-        except ValueError:  # its text may contain a token
+        except ValueError:  # the error's text may contain a token
             what = "a header has" if _TARGET.fullmatch(target) else "the path has"
             raise InvalidArgument(f"{g.name}: {what} characters that HTTP does not take", cure="headers are one line of Latin-1") from None
 
     def close(self) -> None:
-        """Closes the kept connections. Attempts notice it and close theirs."""
+        """Closes the kept connections. Running attempts detect it and close theirs."""
         with self._lock:
             self.closed = True
             _drain(self._idle)
@@ -455,7 +458,7 @@ def _end() -> None:
 
 
 def _drain(idle: _Idle) -> None:
-    """Closes connections without a lock, which a forked child or the garbage collector's thread may find held.
+    """Closes connections without a lock. A lock could already be held in a forked child, or when the garbage collector runs.
 
     It therefore does not unmap their memory: Segments is freed with its connection.
     """
@@ -508,7 +511,7 @@ UNTRUSTED = (
 
 
 def cause(e: BaseException) -> str:
-    """Returns the text of an error, or else its type."""
+    """Returns the text of an error, or its type if the text is empty."""
     return printable(e).strip() or type(e).__name__
 
 
@@ -537,7 +540,7 @@ def printable(text: object, most: int = 4096) -> str:
 
 
 def read_error(gateway: Gateway, r: Answer) -> MillraceError:
-    """Converts an unsuccessful answer into an exception."""
+    """Converts an unsuccessful response into an exception."""
     said: Any = None
     if r.headers.get("content-type", "").split(";")[0].strip() == "application/problem+json":
         with contextlib.suppress(OSError, ValueError, RecursionError):
@@ -548,7 +551,7 @@ def read_error(gateway: Gateway, r: Answer) -> MillraceError:
     if problem:
         text, retryable = f"{code}: {printable(problem.get('detail') or problem.get('title') or '')}", problem.get("retryable") is True
     else:
-        # The answer comes from a proxy that is starting, overloaded or without a backend.
+        # The response comes from a proxy that is starting, overloaded or without a backend.
         text, retryable = printable(r.reason, 200), r.status in (408, 429, 500, 502, 503, 504)
         if 300 <= r.status < 400:
             text = f"a redirect to {printable(r.headers.get('location', ''), 200)!r}, which no gateway sends"
@@ -570,5 +573,5 @@ def read_error(gateway: Gateway, r: Answer) -> MillraceError:
 
 
 def no_answer(text: str, gateway: Gateway) -> ProtocolError:
-    """Returns the error for an answer that is not a gateway's, or that does not match the request."""
+    """Returns the error for a response that is not a gateway's, or that does not match the request."""
     return ProtocolError(f"{gateway.name}: {text}", gateway=gateway.name)

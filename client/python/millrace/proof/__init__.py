@@ -47,17 +47,17 @@ __all__ = [
     "draw", "key", "order_digest", "perm", "shard_part", "share", "shuffle", "shuffled", "subset_counts", "subset_part", "word",
 ]  # fmt: skip
 
-_COMPACT = 4096  # intervals that are collected before they are sorted
+_COMPACT = 4096  # number of intervals that are collected before they are sorted
 _MOST_NAMED = 10
 
 
 class Ledger:
     """The delivered positions of one epoch.
 
-    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several processes are merged; `check` reports
-    missing and duplicate positions. Positions are stored as intervals: an epoch read in order needs a few bytes per rank. The ledger
-    proves that every position was delivered once, and each position is another sample, or with importance another draw. The lengths and
-    checksums of batches prove the bytes. It may be used from many threads, and in a forked child.
+    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several processes are merged; `check` reports missing
+    and duplicate positions. Positions are stored as intervals: an epoch read in order needs a few bytes per rank. The ledger proves that
+    every position was delivered once. Each position is a different sample or, with importance, a different draw. The lengths and checksums
+    of batches prove the bytes. A Ledger may be used from many threads, and in a forked child.
     """
 
     def __init__(self, samples: int, *, name: str = "") -> None:
@@ -69,7 +69,7 @@ class Ledger:
         """Number of samples that only pad the last batch."""
         self._runs: list[tuple[int, int]] = []
         self._twice: list[tuple[int, int]] = []
-        self._most = _COMPACT  # collected runs before they are merged
+        self._most = _COMPACT  # number of collected intervals before they are merged
 
     def add(self, batch: Batch) -> None:
         """Adds the samples of a batch, including those that a filter has rejected. Padding is counted separately."""
@@ -132,7 +132,10 @@ class Ledger:
         return sum(b - a for a, b in self._twice)
 
     def check(self, part: bool = False) -> None:
-        """Raises LedgerError unless every position was delivered exactly once; with part, if any was delivered twice."""
+        """Raises LedgerError unless every position was delivered exactly once.
+
+        With part, it raises only if any position was delivered twice.
+        """
         runs, faults = self._joined(), []
         beyond = runs[-1][1] - self.samples if runs else 0
         missing, duplicates = (0 if part else self.missing), self.duplicates
@@ -189,13 +192,13 @@ def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:
 
 
 def subset_part(parts: Sequence[int], salt: str, name: bytes) -> int:
-    """Returns the part of a split that a sample belongs to, by its key; parts are the relative sizes."""
+    """Returns the part of a split to which a sample belongs, by the sample's key. parts are the relative sizes."""
     u = int.from_bytes(sha256(b"millrace subset\n" + salt.encode() + b"\n" + name).digest()[:8], "big")
     return bisect_right(list(accumulate(parts)), u * sum(parts) >> 64)
 
 
 def shard_part(patterns: Sequence[str], shard: str) -> int:
-    """Returns the part that a sample belongs to, by the key of its shard: the first with a matching pattern, or -1.
+    """Returns the part to which a sample belongs, by the key of its shard: the first part with a matching pattern, or -1.
 
     Raises ValueError for a malformed pattern.
     """
@@ -228,7 +231,7 @@ def _expression(pattern: str) -> str:
 
 
 def subset_counts(counts: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Returns the number of samples of each chunk that belong to a subset of these samples, ascending."""
+    """Returns the number of samples of each chunk that belong to a subset. members are the subset's samples, ascending."""
     first = prefix(counts)
     return [bisect_left(members, b) - bisect_left(members, a) for a, b in pairwise(first)]
 
@@ -242,7 +245,7 @@ class Quarantine:
             raise ValueError("quarantine: no healthy sample is left")
 
     def sub(self, epoch: int, x: int) -> int:
-        """Returns the sample to deliver where the order has x."""
+        """Returns the sample to deliver where the order has sample x."""
         if x not in self._bad:
             return x
         chunk = bisect_right(self._first, x) - 1
@@ -255,7 +258,7 @@ class Quarantine:
         raise AssertionError("unreachable: a healthy sample is left")
 
     def order_digest(self, plan: str) -> str:
-        """Returns the digest of the order, from that without quarantine."""
+        """Returns the digest of the order, computed from the digest without quarantine."""
         words = [key("quarantine"), self._seed, len(self._first) - 1, *self._first[1:], len(self._bad), *sorted(self._bad)]
         return sha256(plan.encode("ascii") + word_bytes(*words)).hexdigest()[:32]
 
@@ -288,7 +291,7 @@ class Mixture:
         return word(key("source", self.seed, i), 0)
 
     def _counts(self, t: int) -> list[int]:
-        """Returns how many positions below t each source takes, by weight."""
+        """Returns the number of positions below t from each source, by weight."""
         out, rest = [], sum(weight for _, weight, _ in self.sources)
         for (_, weight, _), phase in zip(self.sources, self._phases):
             n = (t * weight + phase) // rest
@@ -297,7 +300,7 @@ class Mixture:
         return out
 
     def _listed(self, epoch: int, batch: int) -> list[tuple[int, int]]:
-        """Returns source and number over all own epochs, for each place of a batch of fixed counts."""
+        """Returns source and number over all own epochs, for each position of a batch with fixed counts."""
         if self._last[:2] == (epoch, batch):
             return self._last[2]
         before = epoch * (self.samples // self.batch) + batch
@@ -307,7 +310,7 @@ class Mixture:
         return self._last[2]
 
     def before(self, epoch: int, position: int) -> list[int]:
-        """Returns how many positions before this one, in all epochs, each source takes."""
+        """Returns the number of positions before this one, in all epochs, from each source."""
         if not self.batch:
             return self._counts(epoch * self.samples + position)
         batch, place = divmod(position, self.batch)
@@ -347,7 +350,7 @@ def share(samples: int, size: int, tail: str, batch: int, rank: int = 0, world_s
 
 
 def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
-    """Returns the shares of all ranks of a batch balanced by bytes, as places in it."""
+    """Returns the shares of all ranks of a batch balanced by bytes, as positions in the batch."""
     places = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
     shares: list[list[int]] = [[] for _ in range(world_size)]
     for i, place in enumerate(places):
@@ -357,7 +360,10 @@ def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
 
 
 def deal_homes(homes: Sequence[int], world_size: int, groups: Optional[int] = None) -> list[list[int]]:
-    """Returns the shares of all ranks for share=locality; homes are the groups at home with the batch's samples, by default one per rank."""
+    """Returns the shares of all ranks for share=locality, as positions in the batch. homes are the groups at home with the batch's samples.
+
+    The default is one group per rank.
+    """
     n, groups = len(homes), groups or world_size
     quota = [(r + 1) * n // world_size - r * n // world_size for r in range(world_size)]
     group_of = [r * groups // world_size for r in range(world_size)]

@@ -67,7 +67,7 @@ def shuffled(k: int, n: int) -> list[int]:
 
 
 class Permutation(Protocol):
-    """A permutation of n elements: place i has at(i), and v is at place(v)."""
+    """A permutation of n elements: at(i) is the value at position i, and place(v) is the position of v."""
 
     def at(self, i: int) -> int: ...
     def place(self, v: int) -> int: ...
@@ -119,7 +119,7 @@ class _Feistel:
 
 @lru_cache(maxsize=4096)
 def perm(k: int, n: int) -> Permutation:
-    """Returns the permutation of n elements of a key."""
+    """Returns the permutation of n elements for a key."""
     return _Exact(k, n) if n <= EXACT else _Feistel(k, n)
 
 
@@ -187,7 +187,7 @@ class Window:
         return perm(key("strata"), len(self._first) - 1).at(chunk) % self._strata
 
     def _stratified(self, sequence: Iterable[int]) -> list[int]:
-        """Returns row by row the next chunk of every stratum that still has one."""
+        """Returns, row by row, the next chunk of every stratum that has chunks left."""
         waiting: dict[int, list[int]] = {}
         for chunk in sequence:
             waiting.setdefault(self.stratum(chunk), []).append(chunk)
@@ -302,7 +302,7 @@ class Slot:
         return lanes[p.at(i)]
 
     def chunk_home(self, chunk: int) -> tuple[int, int]:
-        """Returns the lane with most of a chunk, and the number of lanes; 0 and 0 for an empty chunk."""
+        """Returns the lane with the largest part of a chunk, and the number of lanes; 0 and 0 for an empty chunk."""
         begin = self._layout.get(chunk)
         if begin is None:
             return 0, 0
@@ -320,7 +320,7 @@ class Slot:
         inside = x - self._first[chunk]
         j = self._lane_of(self._layout[chunk] + inside)
         pieces, starts, turn = self._lane(j)
-        i = next(i for i, (c, _, _) in enumerate(pieces) if c == chunk)  # a lane has one piece of a chunk
+        i = next(i for i, (c, _, _) in enumerate(pieces) if c == chunk)  # a lane has at most one piece of a chunk
         offset = starts[i] + self._piece(pieces[i]).place(inside - pieces[i][1])
         k = (offset - turn) % starts[-1]
         lanes, p = self._row(k)
@@ -330,7 +330,7 @@ class Slot:
 def shuffle(
     name: str, counts: Sequence[int], *, window: int = 0, seed: int = 0, epoch: int = 0, strata: int = 0
 ) -> Order:
-    """Returns the order of one epoch, by the shuffle's name; counts are the samples of each chunk."""
+    """Returns the order of one epoch, by the shuffle's name. counts are the numbers of samples in the chunks."""
     if name == "none":
         return Stored()
     if name == "full":
@@ -352,7 +352,7 @@ def order_digest(
     name: str, counts: Sequence[int], *, window: int = 0, seed: int = 0, strata: int = 0, importance: str = "", weights: Sequence[int] = (),
     subset: str = "",
 ) -> str:
-    """Returns the digest of the order of all epochs, a plan's `order_digest`. With a subset the counts are those of its samples."""
+    """Returns the digest of the order of all epochs, a plan's `order_digest`. With a subset, counts are those of the subset's samples."""
     first = prefix(counts)
     words = [1, key(name), first[-1]]
     if name != "none" or importance:
@@ -372,7 +372,7 @@ def order_digest(
 
 
 class Importance:
-    """A shuffle with samples drawn by weight."""
+    """A shuffle whose samples are drawn by weight."""
 
     def __init__(
         self, name: str, counts: Sequence[int], weights: Sequence[int], *, window: int = 0, seed: int = 0, epoch: int = 0, strata: int = 0
@@ -392,7 +392,7 @@ class Importance:
         return (weight * self.samples + self.phase) // self.total
 
     def owner(self, v: int) -> int:
-        """Returns the sample of virtual sample v."""
+        """Returns the sample of which virtual sample v is a draw."""
         bound = -(-((v + 1) * self.total - self.phase) // self.samples)
         return bisect_left(self._sums, bound, lo=1) - 1
 

@@ -15,7 +15,7 @@ from ..batch import Batch
 from ..errors import InvalidArgument
 from ..values import Automatic, library
 
-# before 2.3 torch has no unsigned integers larger than uint8
+# torch before 2.3 has no unsigned integers larger than uint8
 _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 
 
@@ -53,12 +53,12 @@ AUTOMATIC = Automatic(finish=as_tensor)
 
 
 def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
-    """Returns the columns of a batch, as a Dataset without collate and batch_transform yields them: tensors if values can be stacked,
-    lists otherwise.
+    """Returns the columns of a batch, like a Dataset without collate and batch_transform: tensors if values can be stacked, lists
+    otherwise.
 
     Tensors, NumPy arrays and numbers are stacked like torch's default_collate; other values are a list, and a part without a decoder is a
-    list of bytes. The columns are a dict, or depend on the results of transform: a dict for dicts, a tuple for tuples, else one column.
-    keys adds the names of the samples to the dict as "__key__".
+    list of bytes. The columns are a dict, unless transform determines their structure: a dict for dicts, a tuple for tuples, otherwise one
+    column. keys adds the names of the samples to the dict as "__key__".
     """
     if not issubclass(type(batch), Batch):
         cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
@@ -93,7 +93,7 @@ def columns_alone(batch: Batch, *, keys: bool) -> Any:
 
 
 def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
-    """Stacks tensors as they are decoded, and frees each one: a thread needs memory for only one sample in addition to the batch's.
+    """Stacks tensors as they are decoded, and frees each one. A thread then needs memory for only one sample in addition to the batch's.
 
     Returns a list if values are not tensors or differ, which _stack then reports.
     """
@@ -102,7 +102,7 @@ def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterat
         return [first, *values] if n else []
     shape = (n, *first.shape)
     size = n * first.nelement() * first.element_size()
-    # allocated in shared memory for the main process, since share_memory_ would copy it
+    # allocated in shared memory for the main process, because share_memory_ would copy it
     if torch_data.get_worker_info() is not None:
         out = torch.empty(0, dtype=first.dtype).set_(torch.UntypedStorage._new_shared(size), 0, shape)
     elif size < LARGE:
@@ -142,7 +142,7 @@ def _words(value: Any) -> str:
 
 
 def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
-    """Returns how to make the values alike. part is empty if a transform made them."""
+    """Returns a remedy that makes the shapes equal. part is empty if a transform made the values."""
     if any(len(shape) != 3 for shape in shapes):
         return "make them alike in transform=, by cutting or padding; or give collate"
     if len({shape[1:] for shape in shapes}) == 1:
@@ -156,7 +156,7 @@ def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
 
 
 def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
-    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded from."""
+    """Stacks tensors and numbers; other values stay a list. part names the part from which they were decoded."""
     first = next((value for value in values if value is not None), None)
     if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
         return values

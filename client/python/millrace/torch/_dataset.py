@@ -34,7 +34,7 @@ _UNSAID = {"dataset", "decode"}
 
 
 def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
-    """Converts a batch to the value that the dataset yields, as the last step in the reader's threads."""
+    """Converts a batch to the value that the dataset yields. It is the last step in the reader's threads."""
     value = make(batch)
     if not isinstance(value, (Batch, Sample)):
         batch.forget_decoded()  # otherwise a waiting batch would hold its data twice
@@ -44,25 +44,25 @@ def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
 class Dataset(ClientOwner):
     """The batches of one epoch for this rank, in order. Iterating yields a dict of columns per batch: see collate_columns.
 
-    Read it with DataLoader of this module. Loaders of others take IterableDatasets of torch's: dataset.samples(), for those that have a
-    batch_size and make batches by themselves, as Hugging Face's Trainer does; dataset.batches() for DataLoader(..., batch_size=None).
+    Read it with DataLoader of this module. For other loaders, two methods return torch IterableDatasets: dataset.samples() for loaders
+    with a batch_size, which make their own batches, like Hugging Face's Trainer; dataset.batches() for DataLoader(..., batch_size=None).
     len(dataset) is the number of batches.
 
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     epoch          the first epoch; set_epoch changes it
     decode         decoders of parts, called by the reader's threads. True: see help(millrace.values), with images as uint8 tensors of bands x
                    height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False, None: none
-    transform      function of a sample, as Client.epoch has it; dicts and tuples that it returns become columns
+    transform      function of a sample, as for Client.epoch; dicts and tuples that it returns become columns
     global_batch_size, batch_size_per_rank
-                   samples of a batch: of all ranks together, or of each. Without both: the dataset's default, 256 unless its index says
-                   otherwise. A run that resumes on another number of ranks gives the first
+                   samples of a batch: of all ranks together, or of each. Without both: the dataset's default, 256 unless its index has
+                   another. A run that resumes on another number of ranks must pass the first
     seed, shuffle, fields, order
-                   as Client.epoch has them; shuffle=False is stored order
-    share          millrace.Share; rank and world_size are found if left out: torch.distributed's, else the environment's (torchrun, mpirun,
-                   srun), else one process
+                   as for Client.epoch; shuffle=False is stored order
+    share          millrace.Share; the default of rank and world_size is torch.distributed's, otherwise the environment's (torchrun, mpirun,
+                   srun), otherwise one process
     reading        millrace.Reading. The result of collate or batch_transform is yielded: the first is a function of a list of samples, the
-                   second of a Batch, for example to return the location for reporting losses: see
-                   collate_columns and the page Importance. keys=True yields the samples' names too
+                   second of a Batch, for example to return the location for reporting losses: see collate_columns and the page
+                   Importance. keys=True also yields the samples' names
 
     The dataset's generation is requested immediately, and then used for all epochs, workers and resumed runs. All processes of
     torch.distributed use the same one, if it is initialized by then; generation sets another. Workers may be forked or spawned; for
@@ -86,7 +86,7 @@ class Dataset(ClientOwner):
         self._views = not copy
         self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)
-        # rather than detected
+        # None: the ranks are detected
         self.ranks_given = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         self.generation, self._alone = settle(about, given.get("generation"))
@@ -101,11 +101,11 @@ class Dataset(ClientOwner):
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
         self._cut = without_rows if batch_transform is None else None
         self._gather = stack_as_they_come if not one_by_one and batch_transform is None else None
-        # the latest loaded state, which all orders must match
+        # the latest loaded state, which every later order must match
         self._loaded = State(Place(epoch), {})
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
         self.places = Places()
-        self._yielded: Optional[Count] = None  # of this process's latest pass
+        self._yielded: Optional[Count] = None  # progress of this process's latest pass
         self._left = False  # whether an unfinished pass was logged
         self.set_epoch(epoch)
         if self._alone is None:
@@ -141,7 +141,7 @@ class Dataset(ClientOwner):
         return find_ranks()
 
     def epoch(self, number: Optional[int] = None) -> Epoch:
-        """Returns the Epoch that this rank's batches are read from: the current one, or another."""
+        """Returns the Epoch from which this rank's batches are read: the current one, or another."""
         return self._of(self.place[0] if number is None else number, *self.ranks())
 
     def _of(self, number: int, rank: int, world_size: int) -> Epoch:
@@ -163,7 +163,7 @@ class Dataset(ClientOwner):
         return replace(epoch, threads=threads, prefetch_factor=self.prefetch_factor, gather=self._gather, cut=cut, writable=self._writable)
 
     def epoch_for(self, place: Place) -> Epoch:
-        """Returns the Epoch for a pass over batches from a place. For this package's own modules."""
+        """Returns the Epoch for a pass over batches from a position. For this package's own modules."""
         place.refuse_samples()
         return self._of(place.epoch, *self.ranks())
 
@@ -182,10 +182,11 @@ class Dataset(ClientOwner):
         return BatchDataset(self)
 
     def samples(self) -> SampleDataset:
-        """Returns the samples individually as a torch IterableDataset: for loaders with a batch_size, and libraries that use them.
+        """Returns the samples individually as a torch IterableDataset, for loaders with a batch_size and for libraries that use such
+        loaders.
 
-        A sample is the result of transform, or else a dict of decoded parts. len() is the number of samples for this rank. The returned
-        dataset and this one share their position: each can load a state that the other saved.
+        A sample is the result of transform, or a dict of decoded parts without transform. len() is the number of samples for this rank. The
+        returned dataset and this one share their position: each can load a state that the other saved.
         """
         if self._makes_batches:
             raise InvalidArgument(
@@ -214,7 +215,10 @@ class Dataset(ClientOwner):
         self._yielded = None
 
     def leave(self) -> None:
-        """Starts a pass, of the next epoch if one has begun. Rank 0 logs the first unfinished pass. For this package's own modules."""
+        """Starts a pass, of the next epoch if the current one has begun. Rank 0 logs the first unfinished pass.
+
+        For this package's own modules.
+        """
         places, left, begins = self.places, self._reached(), self.places.next
         batches = next((len(epoch) for (number, *_), epoch in self._open.items() if left and number == left.epoch), 0)
         if places.begun and left and left.batch < batches and not self._left and self.ranks()[0] == 0:
@@ -227,7 +231,7 @@ class Dataset(ClientOwner):
         self.go_to(begins)
 
     def _reached(self) -> Optional[Place]:
-        """Returns the next position of the last pass; None if only its loader's workers know it."""
+        """Returns the next position of the last pass, or None if only its loader's workers know it."""
         if self.places.counted:
             return self.places.handed_out
         return self._yielded.place if self._yielded is not None and not self.places.workers_read else None
@@ -261,8 +265,8 @@ class Dataset(ClientOwner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resumes where state was saved, on any number of ranks and workers, in the state's generation.
 
-        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it is of other data. The data may
-        have another name, or be at another gateway.
+        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it belongs to other data. The data
+        may have another name, or be on another gateway.
         """
         if torch_data.get_worker_info() is not None:
             return
@@ -278,7 +282,7 @@ class Dataset(ClientOwner):
         self.go_to(place)
 
     def accept(self, state: Mapping[str, Any]) -> Place:
-        """Applies the generation of a state, and returns its place."""
+        """Applies the generation of a state, and returns its position."""
         self._loaded = State.parse(state)
         self.generation, self._alone, self._open = self._loaded.generation, None, {}
         return self._loaded.place
@@ -320,7 +324,7 @@ def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
 
 @dataclass
 class Count:
-    """The progress of a pass. It does not keep the pass alive, which ends when its user drops it."""
+    """The progress of a pass. It does not reference the pass, which ends when its user drops it."""
 
     place: Place
     moves: int = 0  # value of the dataset's counter when the pass began
@@ -332,7 +336,10 @@ class Count:
 
 
 class Parcel(NamedTuple):
-    """A batch for this package's DataLoader, which counts it: without remaining samples, or with errors for a list of the main process."""
+    """A batch for this package's DataLoader, which counts it.
+
+    It may have no remaining samples, or errors for a list of the main process.
+    """
 
     value: Any
     emptied: bool
@@ -347,14 +354,14 @@ class Pass(Iterator[Any]):
         self._dataset, self._yielded, self._samples, self._processes = dataset, yielded, samples, processes
         self._worker, self._step = worker, step
         self._in_worker = torch_data.get_worker_info() is not None
-        self._counted = dataset.places.counted and not samples  # by this package's DataLoader
+        self._counted = dataset.places.counted and not samples  # counted by this package's DataLoader
         self._reader: Optional[Reader] = None
-        self._items: list[Any] = []  # of the last batch, in reverse order
+        self._items: list[Any] = []  # items of the last batch, in reverse order
         self._pid = os.getpid()
 
     @property
     def place(self) -> Place:
-        """The place of the next item."""
+        """The position of the next item."""
         return self._share_of(self._dataset.places.peek(self._worker)) if self._yielded is None else self._yielded.place
 
     def _share_of(self, place: Place) -> Place:
@@ -413,14 +420,14 @@ class Pass(Iterator[Any]):
         return {**state, "worker": self._worker, "workers": self._step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes at the position of the same worker of an earlier run with as many workers."""
+        """Resumes at the position of the same worker in an earlier run with the same number of workers."""
         place = self._dataset.accept(state)
         if (state.get("worker"), state.get("workers")) != (self._worker, self._step):
             raise StateError(
                 f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
                 cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
             )
-        # otherwise the dataset has logged it
+        # otherwise the dataset logs it
         if self._in_worker and self._worker == self._dataset.ranks()[0] == 0:
             State.parse(state).tell_age(self._dataset.present)
         self._reader, self._items = None, []
@@ -436,7 +443,7 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
         super().__init__()
         self.dataset = dataset
         """The Dataset that is read."""
-        self._processes_of_parent = 0  # in a spawned worker, the result of its parent
+        self._processes_of_parent = 0  # in a spawned worker: the number that its parent has detected
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.dataset!r}>"
@@ -458,7 +465,7 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
     def set_epoch(self, epoch: int) -> None:
         """Calls set_epoch of the Dataset."""
-        # Accelerate up to 1.14: the loader of skip_first_batches calls set_epoch(0) at the start of each pass, even of a later epoch.
+        # Up to version 1.14, Accelerate's loader of skip_first_batches calls set_epoch(0) at the start of each pass, even in a later epoch.
         if epoch or not getattr(loader_of(self), "skip_batches", 0):
             self.dataset.set_epoch(epoch)
 
@@ -471,7 +478,7 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
         self.dataset.load_state_dict(state)
 
     def _processes(self) -> int:
-        """Returns the number of processes among which Accelerate distributes items; 1 means that it does not."""
+        """Returns the number of processes among which Accelerate distributes items; 1 means that it does not distribute them."""
         if loader_of(self) is not None and (processes := processes_of_accelerate()) > 1:
             raise InvalidArgument(
                 f"read batches: Accelerate would share the batches of one rank out among {processes} processes",
@@ -483,8 +490,8 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 class SampleDataset(BatchDataset):
     """The samples of a Dataset, individually. Position and state are the Dataset's.
 
-    Accelerate, and Hugging Face's Trainer through it, distributes the samples of a prepared loader among its processes. Such a loader
-    reads the samples of all ranks. Accelerate's own state identifies its processes, and the loader being read.
+    Accelerate, and Hugging Face's Trainer through it, distributes the samples of a prepared loader among its processes. Such a loader reads
+    the samples of all ranks. Accelerate's own state tells the number of processes, and the loader being read.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -532,7 +539,7 @@ def _share_of(plan: Plan) -> int:
 
 
 def _state() -> Any:
-    """Returns the module of Accelerate's state; None without an Accelerator."""
+    """Returns the module of Accelerate's state, or None without an Accelerator."""
     state: Any = sys.modules.get("accelerate.state")
     return state if state is not None and state.is_initialized() else None
 

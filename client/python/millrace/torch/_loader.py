@@ -19,7 +19,7 @@ from .._pool import Stats
 from ..errors import Closed, InvalidArgument, ProtocolError
 from ._dataset import PREFETCH_FACTOR, Count, Dataset, Parcel
 
-_END = 0.5  # seconds within which a killed worker has ended
+_END = 0.5  # seconds within which a killed worker must exit
 
 # options of torch's loader that this one does not support, with the value that has no effect
 _NOT_HERE = {
@@ -34,12 +34,12 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that count the yielded batches.
 
     Batches are in the order of the epoch for any number of workers. The next pass reads the next epoch, whether this one was finished or
-    not; set_epoch selects another. prefetch_factor is the number of batches that each process decodes ahead, including the main one
-    without workers. The other options are torch's, except those that form batches.
+    not; set_epoch selects another. prefetch_factor is the number of batches that each process decodes ahead, including the main one without
+    workers. The other options are torch's, except those that form batches.
     """
 
-    # The ranks already share batches. Accelerate's prepare must therefore leave this loader unchanged, and its checkpoints must include
-    # the state.
+    # The ranks already share batches. Accelerate's prepare must therefore leave this loader unchanged, and its checkpoints must contain the
+    # loader's state.
     _is_accelerate_prepared = True
     use_stateful_dataloader = True
 
@@ -53,7 +53,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         shuffle: Optional[bool] = None,
         **options: Any,
     ) -> None:
-        """shuffle=False reads the dataset in stored order; True or None in its own. options are torch's."""
+        """shuffle=False reads the dataset in stored order; True and None read it in its own order. options are torch's."""
         given: object = dataset
         if not isinstance(given, Dataset):
             cure = "write DataLoader(millrace.torch.Dataset(source, global_batch_size=...)), and give a MapDataset to torch's own DataLoader"
@@ -68,7 +68,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
             options["prefetch_factor"] = prefetch_factor
         options["collate_fn"] = partial(_collate, options.get("collate_fn"))
         super().__init__(dataset.batches(), batch_size=None, num_workers=num_workers, **options)
-        # Lightning calls set_epoch here. torch forbids changing it, and uses it to repeat None.
+        # Lightning calls set_epoch here. torch does not allow changing it, and uses it to repeat None.
         self.__dict__["sampler"] = _EpochSampler(dataset)
         self._batches = dataset
         self._count: Optional[Count] = None
@@ -80,8 +80,8 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         dataset = self._batches
         dataset.leave()
         if self._count is not None and self._count.failed:
-            self._iterator = None  # persistent workers, which have ended
-        # Opened here to report errors here, and so that forked workers need no request.
+            self._iterator = None  # persistent workers that have exited
+        # opened here to report errors early, and so that forked workers need no request
         place = dataset.places.next
         self._count = Count(place, dataset.places.moves, len(dataset.epoch_for(place)))
         dataset.places.hand_out(place.batch)
@@ -116,7 +116,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
 
 
 class _CountedPass(Iterator[Any]):
-    """One pass of a loader, which counts its batches as they are handed out."""
+    """One pass of a loader, which counts its batches when it yields them."""
 
     def __init__(self, dataset: Dataset, batches: Iterator[Any], count: Count) -> None:
         self._dataset, self._batches, self._count = dataset, batches, count
@@ -139,7 +139,7 @@ class _CountedPass(Iterator[Any]):
             raise
         except BaseException as e:
             try:
-                # a connection's error rather than a worker's
+                # a connection error, not an error of a worker's function
                 if isinstance(e, (OSError, EOFError)) and "in DataLoader worker" not in str(e):
                     self._report_killed()
             finally:
@@ -167,8 +167,9 @@ class _CountedPass(Iterator[Any]):
         return max(0, self._count.total - self._count.place.batch)
 
     def _shut_down(self) -> None:
-        """Ends the workers. The garbage collector would do it later, because the frames of an exception delay it, and torch would need 5 s
-        for each.
+        """Ends the workers.
+
+        The garbage collector would do so later, because the frames of an exception delay it, and torch would wait 5 s for each.
         """
         failed, self._batches = self._batches, iter(())
         self._count.failed = True
@@ -187,7 +188,7 @@ class _CountedPass(Iterator[Any]):
 
 
 class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]
-    """Replaces torch's sampler that repeats None, since the dataset has the batches. It only forwards epochs."""
+    """Replaces torch's sampler that repeats None, because the dataset has the batches. It only forwards epochs."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset

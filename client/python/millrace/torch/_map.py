@@ -20,7 +20,7 @@ from ._columns import AUTOMATIC, allow_read_only, gives_views
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_LEAST = 16  # with fewer samples a request costs more than a thread saves
+_LEAST = 16  # with fewer samples, a request costs more than a thread saves
 
 _TO_LOADER = "give batch_size= to torch's DataLoader"
 _UNFIT = {
@@ -37,17 +37,17 @@ _UNFIT = {
 class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg,unused-ignore]
     """Samples by number, for torch's samplers: `DataLoader(dataset, batch_size=64, sampler=...)`.
 
-    Sample i is the one at position i of an epoch's order; by default, with shuffle=False, that is stored order,
-    which never changes. A sample is a dict from part to value, decoded as by Dataset, or the result of transform.
+    Sample i is at position i of an epoch's order. The default, shuffle=False, is stored order, which never changes. A sample is a dict from
+    part to value, decoded like a Dataset's, or the result of transform.
     torch requests all samples of a batch together (`__getitems__`, since 1.13), with one request to the gateway. Access by
     `dataset[i]` makes a request per sample. Dataset reads an epoch in its order faster, because nothing is read ahead here.
 
     epoch, seed, shuffle, fields, decode, order
-                   as Dataset has them
+                   as for Dataset
     transform      function of one sample: its result is the dataset's item. A sample's generators are the same in every process
     reading        millrace.Reading: on_error, keys, allow_pickle, copy, threads. on_error="skip" omits a sample from the list of its batch;
-                   a single sample raises. threads is the number of requests for the samples of one batch, of 16 samples each
-                   or more, to be read and decoded concurrently: for images without workers. Small samples come fastest in one request
+                   a single sample raises. threads is the number of concurrent requests for the samples of one batch, with at least 16
+                   samples each: it helps with images and without workers. Small samples arrive fastest in one request
     """
 
     @checked(SampleOptions, unfit=_UNFIT)
@@ -55,7 +55,7 @@ class MapDataset(ClientOwner, torch_data.Dataset):  # type: ignore[misc,type-arg
         self, source: Origin, dataset: Optional[str] = None, *, epoch: int = 0, shuffle: Shuffle = False, decode: Decode = True,
         **options: Unpack[SampleOptions],
     ) -> None:
-        """Opens the order; it reads nothing yet."""
+        """Opens the order, but reads nothing yet."""
         given = flat(options)
         copy, threads = given.pop("copy", True), given.pop("threads", 1)
         given["generation"], alone = settle(self._read_from(source, dataset), given.get("generation"))

@@ -1,4 +1,4 @@
-"""The start of the next pass over a torch dataset, shared by a process and the workers of its loaders."""
+"""The position of the next pass over a torch dataset, shared by a process and the workers of its loaders."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .._pool import Stats
 from ..errors import StateError
 
 _EPOCH, _BATCH, _SAMPLE, _BEGUN, _WORKERS, _HANDED, _PASSES = range(7)
-_LEFT = 4  # cells per pass: its name and its place
-_KEPT = 64  # remembered passes of workers: far more than are ever started at the same time
+_LEFT = 4  # cells per pass: its name and its start
+_KEPT = 64  # number of remembered passes of workers, far more than start at the same time
 _STATS = len(fields(Stats))  # cells per worker, at the end
 _PATIENCE = 60.0
 
@@ -24,8 +24,8 @@ _PATIENCE = 60.0
 class Places:
     """The position of a dataset, in memory shared with its workers.
 
-    A pass has begun when its first batch has arrived; from then on the next pass is of the next epoch. Loaders other than this package's
-    do not announce a pass. Worker 0 therefore advances the dataset when it starts a pass, and stores the start of that pass for the other
+    A pass has begun when its first batch has arrived; from then on the next pass is of the next epoch. Loaders other than this package's do
+    not announce a pass. Worker 0 therefore advances the dataset when it starts a pass, and stores the start of that pass for the other
     workers.
     """
 
@@ -39,13 +39,13 @@ class Places:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if not self._cells.is_shared():  # a copy, rather than the object for a worker
+        if not self._cells.is_shared():  # this is a copy, and not the object for a worker
             self._cells.share_memory_()
             self._pid = os.getpid()
 
     @property
     def last(self) -> Place:
-        """The start of the latest pass; before the first pass, its start."""
+        """The position of the latest pass; before the first pass, its start."""
         return Place(*self._cells[:_BEGUN].tolist())
 
     @property
@@ -55,12 +55,13 @@ class Places:
 
     @property
     def begun(self) -> bool:
-        """Whether a pass has begun at the last place."""
+        """Whether a pass has begun at the last position."""
         return bool(self._cells[_BEGUN])
 
     def own(self) -> None:
-        """Creates cells of its own in a forked process. Call it before reading cells to change them, since the parent changes its own
-        meanwhile.
+        """Creates separate cells in a forked process.
+
+        Call it before reading cells in order to change them, because the parent changes its own meanwhile.
         """
         if self._pid != os.getpid():
             self._cells, self._pid = self._cells.clone().share_memory_(), os.getpid()
@@ -85,7 +86,7 @@ class Places:
             self._note(_EPOCH, *place, 1)
 
     def hand_out(self, batch: int) -> None:
-        """Publishes to the workers which batch their loader hands out next."""
+        """Publishes to the workers which batch their loader yields next."""
         self._note(_HANDED, batch)
 
     @property
@@ -95,11 +96,11 @@ class Places:
 
     @property
     def handed_out(self) -> Place:
-        """The place of the batch that the loader hands out next."""
+        """The position of the batch that the loader yields next."""
         return Place(self.last.epoch, int(self._cells[_HANDED]))
 
     def in_queues(self, first: int, step: int, taken: int) -> int:
-        """Returns how many batches from a worker's reader wait in the queues of their loader, if it is this package's."""
+        """Returns the number of batches from a worker's reader that wait in the queues of their loader, if it is this package's."""
         next_out = int(self._cells[_HANDED])
         return 0 if next_out < 0 else taken - min(taken, max(0, -((first - next_out) // step)))
 
@@ -135,7 +136,7 @@ class Places:
         return self._left(name, at) or self.next
 
     def claim(self, worker: int, given: Optional[Place] = None) -> Place:
-        """Starts this worker's next pass, at the place from its loader's state if given; returns the start."""
+        """Starts this worker's next pass, at the position in its loader's state if one is passed. Returns the start."""
         self._passes += 1
         if self._told():
             return self.last
@@ -157,14 +158,17 @@ class Places:
         return found
 
     def _told(self) -> bool:
-        """Whether the loader has announced the start of the pass, or cannot be followed, as in a process that only received the dataset."""
+        """Whether the loader has announced the start of the pass.
+
+        Also true if the loader cannot be followed, as in a process that only received the dataset.
+        """
         parent = multiprocessing.parent_process()
         return self.counted or parent is None or parent.pid != self._pid
 
     def _pass(self, worker: int, count: int) -> tuple[int, int]:
-        """Returns the name of a pass, which all its workers can compute, and the cell with its place.
+        """Returns the name of a pass, which all its workers can compute, and the cell with its start.
 
-        A process numbers its children, and a loader creates those of a pass consecutively.
+        A process numbers its children, and a loader creates the workers of a pass consecutively.
         """
         first: int = multiprocessing.current_process()._identity[-1] - worker
         return (first << 32) + count, _PASSES + _LEFT * ((31 * first + count) % _KEPT)
