@@ -26,12 +26,12 @@ Decoder = Callable[[memoryview], Any]
 """Converts the bytes of one part of one sample into a value of any type except None."""
 
 _CLOSED = memoryview(b"")
-_CLOSED.release()  # so that a view of a closed batch raises ValueError
+_CLOSED.release()  # with which a view of a closed batch raises ValueError
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to decode a batch, and where to get its keys and positions if it does not include them."""
+    """How to decode a batch, and where to get its keys and positions if it does not contain them."""
 
     manifest: Callable[[Head], Manifest]
     decode: Mapping[str, Decoder] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Decoding:
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)
     # returns a replacement for a failed value, or None to omit the sample
     on_error: Optional[Callable[[SampleError], Any]] = None
-    # for several datasets, which the manifest names: the addresses that some were opened by
+    # for several datasets, which the manifest names: the addresses with which some were opened
     mixed: Optional[Mapping[str, str]] = None
     contents: Contents = field(default_factory=Contents)
     # identifies the order of all epochs: seed of the samples' generators, together with epoch and position
@@ -55,15 +55,13 @@ class Decoding:
 class Batch(Sequence["Sample"]):
     """One rank's share of one global batch: a sequence of samples.
 
-    `batch["jpg"]` is a list of that part of all samples: the results of the reader's decoder, or
-    else memoryviews. In millrace.numpy it is an array of samples x shape if the values can be
-    stacked. Parsing and object creation happen on demand.
+    `batch["jpg"]` is a list of that part of all samples: the results of the reader's decoder, or memoryviews without a decoder. In
+    millrace.numpy it is an array of samples x shape if the values can be stacked. Parsing and object creation happen on demand.
 
-    A view keeps the bytes of the whole batch in memory: copy data that outlives the batch (`bytes(view)`). Views are read-only if a
-    gateway on this machine shares the memory. `with batch:` closes it at the end.
+    A view keeps the bytes of the whole batch in memory: copy data that outlives the batch (`bytes(view)`). Views are read-only if a gateway
+    on this machine shares the memory. `with batch:` closes it at the end.
 
-    A batch that was requested in a `form` is not split into samples: it has only `data`, `keys`,
-    `positions` and the values of its header.
+    A batch that was requested in a `form` is not split into samples: it has only `data`, `keys`, `positions` and the values of its header.
     """
 
     def __init__(self, head: Head, data: memoryview, decoding: Decoding, layout: Optional[Layout] = None) -> None:
@@ -108,16 +106,16 @@ class Batch(Sequence["Sample"]):
         """Result of the reader's `batch_transform` or `collate`, or a list of `transform` results."""
 
     def close(self) -> None:
-        """Releases the bytes at once, not when the batch is collected. `len`, numbers and `value` stay.
+        """Releases the bytes immediately, and not at garbage collection. `len`, numbers and `value` stay.
 
-        Raises BufferError for memory lent by a gateway if a view of it is left, or an array over one, possibly in `value`. The batch then
+        Raises BufferError if a view of shared memory of a gateway is left, or an array over one, possibly in `value`. The batch then
         remains usable.
         """
         if self.closed:
             return
         self.forget_decoded()
         memory, length = self.data.obj, len(self.data)
-        with no_fork:  # no thread releases the memory meanwhile
+        with no_fork:  # prevents another thread from releasing the memory meanwhile
             self.data = _CLOSED
             if isinstance(memory, mmap.mmap) and not is_free(memory):
                 self.data = memoryview(memory)[:length]
@@ -133,7 +131,7 @@ class Batch(Sequence["Sample"]):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        with contextlib.suppress(*[BufferError] if kind else []):  # the frames of an exception hold views
+        with contextlib.suppress(*[BufferError] if kind else []):  # the frames of an exception may hold views
             self.close()
 
     @property
@@ -151,7 +149,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def emptied(self) -> bool:
-        """Whether the batch is skipped: filter or on_error have omitted all its samples, and no other ranks must stay in step."""
+        """Whether the batch is skipped, because filter or on_error have omitted all its samples and no other ranks must stay in step."""
         return self._decoding.alone and len(self) == 0 < self.came
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -179,7 +177,7 @@ class Batch(Sequence["Sample"]):
         return (Sample(self, i) for i in self._each())
 
     def _each(self) -> range:
-        _ = self.table  # raises for a batch without one
+        _ = self.table  # raises an exception if the batch has no table
         return range(len(self))
 
     def __repr__(self) -> str:
@@ -191,7 +189,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def table(self) -> Table:
-        """The positions of the samples."""
+        """The ranges of the samples and parts in the bytes."""
         if isinstance(self.layout, Table):
             return self.layout
         if self.closed:
@@ -228,7 +226,7 @@ class Batch(Sequence["Sample"]):
         return self._asked().positions if known is None else known
 
     def sample(self, i: int) -> memoryview:
-        """Returns the stored bytes of sample i. In class folders its class follows."""
+        """Returns the stored bytes of sample i. In class folders they are followed by its class."""
         bounds, at = self.table.bounds, self._kept[i]
         return self.data[bounds[at] : bounds[at + 1]]
 
@@ -292,7 +290,9 @@ class Batch(Sequence["Sample"]):
         return any(self.decoder(name, i) is not None for i in range(len(self)))
 
     def decode_all(self) -> None:
-        """Decodes every part that has a decoder, as the reader's threads do ahead. A sample may lack some of them, but not all.
+        """Decodes every part that has a decoder, like the reader's threads do ahead of the consumer.
+
+        A sample may lack some of these parts, but not all.
 
         A sample with a part that cannot be decoded is omitted if the reader's on_error says so.
         """
@@ -302,7 +302,7 @@ class Batch(Sequence["Sample"]):
             self._decode_part(name, lost)
         for name in self.names() if self._decoding.automatic is not None else ():
             if name not in given:
-                # raised again when the caller accesses the part
+                # the error is raised again when the caller accesses the part
                 with contextlib.suppress(CannotDecode):
                     self._decode_part(name, lost)
         self.leave_out(lost)
@@ -344,7 +344,7 @@ class Batch(Sequence["Sample"]):
             self._gather(name, column, one)
 
     def _decode(self, name: str, i: int, view: Optional[memoryview]) -> Any:
-        """Returns the value of a part, or its replacement by on_error. A raised DecodeError was passed to on_error."""
+        """Returns the value of a part, or its replacement by on_error. on_error has already seen a DecodeError that this raises."""
         decoder = self.decoder(name, i)
         if view is None or decoder is None:
             return view
@@ -354,7 +354,7 @@ class Batch(Sequence["Sample"]):
             if decoder is int or decoder is float or decoder is bytes:
                 return decoder(bytes(view))
             value = decoder(view)
-            # null in JSON is None
+            # only null in JSON decodes to None
             if value is None and name in self._decoding.decode and bytes(view[:8]).strip() != b"null":
                 raise TypeError("the decoder returned None: have it return a value, or raise an exception")
             return value
@@ -419,7 +419,7 @@ class Batch(Sequence["Sample"]):
 
 
 class _Keys(list[str]):
-    """The names of samples. Calling it, as for a dict, raises an explanation."""
+    """The names of samples. If it is called like the method of a dict, it raises an error with an explanation."""
 
     def __call__(self) -> Any:
         raise InvalidArgument("batch.keys are the names of the samples, without (): the names of their parts are batch.names()")
@@ -444,8 +444,8 @@ class Parts(dict[str, Any]):
 class Sample(MutableMapping[str, Any]):
     """One sample of a batch: a mapping from the names of its parts to their content, decoded if there is a decoder.
 
-    A part is decoded on first access and kept; a part without a decoder is a memoryview of the batch's bytes. A sample may be changed:
-    `sample["jpg"] = crop(sample["jpg"])`. The batch's own columns do not change.
+    A part is decoded on first access, and the result is stored; a part without a decoder is a memoryview of the batch's bytes. A sample may
+    be changed: `sample["jpg"] = crop(sample["jpg"])`. The batch's own columns do not change.
     """
 
     __slots__ = ("__weakref__", "_content", "_numpy_rng", "_own", "_rng", "batch", "index")
@@ -502,7 +502,7 @@ class Sample(MutableMapping[str, Any]):
 
     @property
     def numpy_rng(self) -> numpy.random.Generator:
-        """The same as a NumPy generator."""
+        """A NumPy generator with the same properties as `rng`."""
         if self._numpy_rng is None:
             try:
                 import numpy

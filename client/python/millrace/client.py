@@ -49,12 +49,12 @@ class Client(Source, Closing):
 
     dataset         empty: the gateway's default dataset
     token           sent as `Authorization: Bearer ...`: a text, or a function that is called for the first request, and when a gateway
-                    refuses the token (401). Without token and token_file the environment's MILLRACE_TOKEN or MILLRACE_TOKEN_FILE gives it
-    token_file      a file that holds the token. It is read again when a gateway refuses the token, and the request is sent once more
-                    if the file has another token by then
+                    refuses the token (401). Without token and token_file it is read from MILLRACE_TOKEN or MILLRACE_TOKEN_FILE
+    token_file      a file with the token. It is read again when a gateway refuses the token, and the request is sent once more
+                    if the file then has another token
     headers         sent with each request, for proxies in front of the gateways
     deadline        seconds for one batch, all attempts and waits included
-    routing         millrace.Routing: which gateway is asked, how long, and how bodies come
+    routing         millrace.Routing: choice of the gateway, timeouts, and transfer of bodies
     tls             millrace.TLS: certificates, and permission to send a token over plain http
     """
 
@@ -83,7 +83,7 @@ class Client(Source, Closing):
     def _begin(self, dataset: str, settings: Settings) -> None:
         self.dataset = dataset
         self.core = Gateways(settings)
-        self.known: dict[Any, Any] = {}  # gateways' answers about selections
+        self.known: dict[Any, Any] = {}  # gateways' responses about selections
         self.about: Mapping[str, Any] = {}  # latest description of a dataset
 
     def joined(self, settings: Settings) -> Client:
@@ -160,14 +160,14 @@ def open(
     where       `#NAME` after a directory or bucket selects one of several indexes. Credentials and endpoints of buckets come from the
                 environment, as for other S3 programs
     match, format, split, sequence_length, dtype, fields
-                options of `millrace index`, if a dataset requires them or is read in several ways: only files such as
+                options of `millrace index`, if a dataset requires them or is read in several ways: a pattern of files such as
                 "*.jpg"; the shards' format; a split; tokens per sample and their type for token files; columns of Parquet files.
-                Each set of options has an index of its own
-    index       a directory or prefix for the index, instead of the one with the data
-    reindex     bring an index that is there up to date with the files that are there now
+                Each set of options has a separate index
+    index       a directory or prefix for the index, instead of the location of the data
+    reindex     update an existing index to the present files
     cache       memory that the gateway may use for data: bytes, or a text such as "4GiB"; None: a quarter of the process's limit
-    disk_cache  a directory and a size, such as ("/nvme/millrace", "200GiB"): chunks that are kept there, also for later runs
-    dataset     name of one of a gateway's datasets, where the address does not end in it
+    disk_cache  a directory and a size, such as ("/nvme/millrace", "200GiB"): chunks are stored there, also for later runs
+    dataset     name of one of a gateway's datasets, if the address does not end in it
     options     of Client
     """
     own = [n for f in (open, Client) for n in inspect.signature(f).parameters if n not in ("where", "gateways", "options", "_local")]
@@ -215,7 +215,7 @@ def source_of(act: str, given: object) -> Source:
 
 
 class ClientOwner(Closing):
-    """Closes the client that a dataset or loader has opened; a client that it was given stays open."""
+    """Closes the client if this object has opened it. A client that was passed to it stays open."""
 
     client: Source
     _given: object
@@ -226,7 +226,7 @@ class ClientOwner(Closing):
         return self.client.describe(dataset)
 
     def close(self) -> None:
-        """Stops readers, closes connections, and releases the gateway that millrace.open started; garbage collection does so too."""
+        """Stops readers, closes connections, and releases the gateway that millrace.open started. Garbage collection does so too."""
         if self.client is not self._given and isinstance(self.client, Client):
             self.client.close()
 

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) of received data.
 
-The standard library has none (zlib.crc32 uses another polynomial), and pure Python is about a thousand times too slow. It is therefore
-computed if a package for it is installed (`pip install 'millrace-data[crc]'`), and by a table in Python only on request.
+The standard library has no CRC-32C (zlib.crc32 uses another polynomial), and pure Python is about a thousand times too slow. It is
+therefore computed if a package for it is installed (`pip install 'millrace-data[crc]'`), and with a table in Python only on request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Checksum = Callable[[Buffer, int], int]
 """Accepts bytes, and the checksum of the preceding bytes."""
 
 _installed: Optional[Checksum] = None
-# at import: a reader's thread would import with a lock that a fork leaves locked in the child
+# imported here, because a reader's thread would import with a lock that a fork leaves locked in the child
 try:
     from crc32c import crc32c as _fast
 except ImportError:
@@ -27,10 +27,10 @@ CHECKS = ("auto", "always", "never")
 
 
 def checksum(check: str) -> Optional[Checksum]:
-    """Returns the function to check bodies with, or None.
+    """Returns the function that checks bodies, or None.
 
-    check is "auto" (if the package crc32c is installed), "always" (else in Python, a few megabytes per second: for tests and diagnosis) or
-    "never". Lengths are always compared.
+    check is "auto" (if the package crc32c is installed), "always" (without the package in Python, a few megabytes per second: for tests and
+    diagnosis) or "never". Lengths are always compared.
     """
     if check == "never":
         return None

@@ -1,4 +1,4 @@
-"""One epoch as its readers see it: a resolved plan, and the batches in order."""
+"""One epoch from a reader's view: a resolved plan, and the batches in order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Plan:
     generation: str
     order_digest: str  # equal digests mean equal orders
     parameters: Mapping[str, str]  # canonical, including the generation
-    description: Mapping[str, Any] = field(repr=False)  # the gateway's full answer
+    description: Mapping[str, Any] = field(repr=False)  # the gateway's full response
     dataset_description: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -92,11 +92,10 @@ class Plan:
 class Epoch:
     """One epoch of a dataset, for one rank, opened by Client.epoch.
 
-    `len(epoch)` is its number of batches, and `epoch.batch(m)` reads one of them. Iterating reads
-    them in order and ahead, starting at `start`: a job resumes from the epoch's number and that of
-    the next batch. The generation was pinned when the epoch was opened, so all batches come from
-    one version of the dataset. An Epoch may be iterated several times, pickled, and used from
-    threads and in forked children.
+    `len(epoch)` is its number of batches, and `epoch.batch(m)` reads one of them. Iterating reads them in order and ahead, starting at
+    `start`: a job resumes from the epoch's number and that of the next batch. The generation is pinned when the epoch is opened, so all
+    batches come from one version of the dataset. An Epoch may be iterated several times, pickled, and used from threads and in forked
+    children.
     """
 
     core: Gateways
@@ -138,8 +137,8 @@ class Epoch:
     def read(self, start: Optional[int] = None, stop: Optional[int] = None, step: int = 1, *, ledger: Optional[Ledger] = None) -> Reader:
         """Reads batches start, start + step, ... before stop, ahead of the consumer and in order.
 
-        Several concurrent readers each read every step-th batch. Use it as a context manager, which at its end cancels requests and ends
-        all threads. A start at or after the end of the epoch yields nothing.
+        Several concurrent readers can each read every step-th batch. Use the reader as a context manager, which cancels requests and ends
+        all threads when it is left. A start at or after the end of the epoch yields nothing.
         """
         first = self.start if start is None else start
         last = len(self) if stop is None else min(stop, len(self))
@@ -186,7 +185,7 @@ class Epoch:
     def order(self) -> Order:
         """Computes this epoch's order locally: the sample, numbered in stored order, at each position.
 
-        Not for subsets, quarantines and importance, which need more than the chunks' counts: see millrace.proof.
+        It does not support subsets, quarantines and importance, which need more than the chunks' counts: see millrace.proof.
         """
         p = self.plan.parameters
         for name in ("importance", "subset", "quarantine"):
@@ -231,7 +230,7 @@ class Epoch:
         return not len(self._silently().samples(spread))
 
     def _value_near(self, b: Batch) -> Any:
-        """Returns the value of samples near a batch, of any rank: of the first ones that filter and on_error keep."""
+        """Returns the value of samples near a batch, of any rank: the first samples that filter and on_error keep."""
         near, n = self._silently(), self.plan.samples
         done, size = 0, self.plan.world_size
         while done < n:
@@ -259,7 +258,7 @@ class Epoch:
             raise
 
     def _all_parts(self) -> Sequence[str]:
-        """Returns the names of parts from the description, or else from the first sample."""
+        """Returns the names of parts from the description, or from the first sample if the description has none."""
         columns = [f["name"] for f in columns_of(self.plan.dataset_description)]
         want = self._expected("samples", self._asked([0], (*SHARING, "fields")))
         if columns:
@@ -287,11 +286,11 @@ class Epoch:
 class Reader(Iterator[Batch], Closing):
     """Batches in order, read ahead by a pool of threads.
 
-    Close it, or use it as a context manager, to end its threads; they also end when the reader is garbage-collected.
+    Close it, or use it as a context manager, to end its threads. They also end when the reader is garbage-collected.
     """
 
     def __init__(self, epoch: Epoch, numbers: range, ledger: Optional[Ledger]) -> None:
-        """Use Epoch.read."""
+        """Call Epoch.read instead."""
         self.epoch, self.ledger, threads = epoch, ledger, epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
         self._buffers = buffers = epoch.core.lend(most + threads + 2)
@@ -324,7 +323,7 @@ class Reader(Iterator[Batch], Closing):
             batch = self._pool.take()
             if batch is not None and not len(batch) and self.epoch.cut is not None:
                 self._fill(batch, self.epoch.cut)
-        except BaseException:  # Ctrl-C included: no thread may keep running after it
+        except BaseException:  # also for Ctrl-C: no thread may keep running after it
             self.close()
             raise
         if batch is None:
@@ -350,15 +349,15 @@ class Reader(Iterator[Batch], Closing):
                     "the same number of steps", self.epoch.plan.dataset, self.epoch.plan.rank, batch.number,
                 )  # fmt: skip
             self._empty = cut(self.epoch._value_near(batch))
-        batch.value = cut(self._empty)  # a copy of its own, which the trainer may change
+        batch.value = cut(self._empty)  # a separate copy, which the trainer may change
 
     @property
     def position(self) -> int:
-        """The number of the next batch: with the epoch's number, all that a checkpoint needs."""
+        """The number of the next batch: with the epoch's number, everything that a checkpoint needs."""
         return self._numbers[self._taken] if self._taken < len(self._numbers) else self._numbers.stop
 
     def count_elsewhere(self, elsewhere: Callable[[int], int]) -> None:
-        """Includes batches that still wait for the trainer in the count of batches ahead: elsewhere(taken) returns their number."""
+        """Includes batches that still wait for the trainer in the count of batches ahead. elsewhere(taken) returns their number."""
         self._pool.elsewhere = elsewhere
 
     @property
@@ -374,7 +373,7 @@ class Reader(Iterator[Batch], Closing):
 
 
 def _stop_elsewhere(pool: Pool) -> None:
-    """Ends the threads of an unreferenced reader. It uses another thread: the collector's may hold the pool's lock."""
+    """Ends the threads of an unreferenced reader in another thread, because the garbage collector's thread may hold the pool's lock."""
     if pool.ours():
         with contextlib.suppress(RuntimeError):  # during interpreter shutdown
             _thread.start_new_thread(pool.stop, ())

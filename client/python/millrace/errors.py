@@ -15,7 +15,7 @@ from typing import Any, Optional
 
 from ._process import literal
 
-_PAGES = "https://github.com/millrace-data/millrace/blob/main/docs"  # of the documentation
+_PAGES = "https://github.com/millrace-data/millrace/blob/main/docs"  # base address of the documentation
 
 
 class MillraceError(Exception):
@@ -79,7 +79,7 @@ class ProtocolError(
     MillraceError, code="protocol_error",
     cure="check that the address is that of `millrace serve`, of the same version as this client, without a proxy that changes answers",
 ):
-    """The answer is not from a gateway, or not from the intended one."""
+    """The response is not from a gateway, or not from the intended one."""
 
 
 class IntegrityError(
@@ -185,7 +185,7 @@ class DeadlineExceeded(
     GatewayUnavailable, code="deadline_exceeded",
     cure=f"the gateway or the store behind it is slow: raise `deadline`, or see Server-Timing and the page Tuning, {_PAGES}/tuning.md",
 ):
-    """The deadline has passed while a gateway was still working on its answer."""
+    """The deadline has passed while a gateway was still working on its response."""
 
 
 class Closed(MillraceError, code="closed"):
@@ -235,9 +235,7 @@ class SampleError(MillraceError, code="sample_error"):
         return f"part {self.part} does not decode" if self.part else f"{self.step} fails"
 
     def report(self, dataset: str = "DATASET") -> str:
-        """Returns the command that replaces this sample by healthy ones. dataset is the address that was indexed, such as
-        s3://train/photos.
-        """
+        """Returns the command that replaces this sample by a healthy one. dataset is the indexed address, such as s3://train/photos."""
         if self.key is None:
             raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with reading=millrace.Reading(keys=True)")
         return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(self.reason)}"
@@ -316,10 +314,10 @@ _BY_STATUS: dict[int, type[MillraceError]] = {
 
 
 def by_code(code: str, status: Optional[int] = None) -> type[MillraceError]:
-    """Returns the class for a code of a gateway or of the program, or for a status without a code, as from a proxy."""
+    """Returns the class for a code of a gateway or of the program, or for a status without a code, such as a proxy's."""
     return _BY_CODE.get(code) or (MillraceError if status is None else _BY_STATUS.get(status, ProtocolError))
 
 
 def near(word: object, words: Sequence[str], mark: str = "") -> str:
-    """Returns a question that suggests the most similar word; empty: none is similar."""
+    """Returns a question that suggests the most similar word, or "" if none is similar."""
     return "".join(f"did you mean {mark}{one}{mark}?" for one in get_close_matches(str(word), words, 1, 0.7))

@@ -62,8 +62,8 @@ def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses:
 def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_share: Optional[float] = None, repeat: Optional[int] = None) -> str:
     """Creates a snapshot of the losses reported for the epoch of a batch, and returns its name.
 
-    hot_share is the share of hot samples, repeat the factor of their weight: by default .1 and 3. The same losses make the same snapshot,
-    on any gateway. client and batch are as for report.
+    hot_share is the fraction of hot samples (default 0.1), and repeat is the factor of their weight (default 3). The same losses make the
+    same snapshot, on any gateway. client and batch are as for report.
     """
     source, path, location = _target("freeze", client, batch)
     body: dict[str, Any] = {"url": location}
@@ -82,7 +82,7 @@ def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_
 
 
 def _target(act: str, client: object, batch: object) -> tuple[Source, str, str]:
-    """Returns the source that sends losses, the path to send them to, and the batch's location."""
+    """Returns the source that sends losses, the path for them, and the batch's location."""
     source = source_of(act, client)
     location = batch.location if isinstance(batch, Batch) else batch
     found = _BATCH.match(location) if isinstance(location, str) else None

@@ -51,7 +51,7 @@ _UNFIT = {
 def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
     """Returns this process's rank and the number of ranks, for a sharding of the given number of rows.
 
-    If each process holds separate rows these are jax.process_index() and jax.process_count(). Processes that hold the same rows, because
+    If each process holds separate rows, these are jax.process_index() and jax.process_count(). Processes that hold the same rows, because
     their devices share a model, are one rank.
     """
     spec = getattr(sharding, "spec", ())
@@ -76,14 +76,14 @@ class DataLoader(ClientOwner):
     source        a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     sharding      jax.sharding.NamedSharding whose first axis is the batch's, for all arrays; or a mapping from part to sharding
     global_batch_size
-                  samples of a batch, all processes together; the devices along the first axis divide it. Left out: as Client.epoch has it
+                  samples of a batch, all processes together; a multiple of the devices along the first axis. Default: as for Client.epoch
     epoch         the first epoch; set_epoch changes it
-    decode        True: as help(millrace.values) says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
-    transform     function of one sample, as in Client.epoch; its results, any trees of arrays and numbers, are stacked
-    ahead         how many batches are on the devices, or on their way to them: the one that is yielded and the next
+    decode        True: see help(millrace.values), with images as uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
+    transform     function of one sample, as for Client.epoch; its results, any trees of arrays and numbers, are stacked
+    ahead         number of batches on the devices or in transfer to them: the one that is yielded and the next
     seed, shuffle, fields, order
-                  as Client.epoch has them
-    share         millrace.Share(tail=...) alone: "drop" (default) or "pad", since shapes are the same in all batches
+                  as for Client.epoch
+    share         only millrace.Share(tail=...): "drop" (default) or "pad", because all batches have the same shapes
     reading       millrace.Reading: allow_pickle, on_error, form, threads, prefetch_bytes, decoded_bytes. on_error is "raise" or a function
                   that returns a value: samples cannot be left out. form="npy" yields one array of tokens or records, without a copy
 
@@ -130,7 +130,7 @@ class DataLoader(ClientOwner):
         self._next = self._after = Place(epoch)
         self._pass = 0
         self._opened: Optional[tuple[tuple[int, str], Epoch]] = None
-        self._epoch(epoch)  # reports faults of the order here
+        self._epoch(epoch)  # reports invalid parameters of the order here
 
     def __repr__(self) -> str:
         return f"<DataLoader of {self.client!r}, batch_size={self.batch_size}, rank {self.rank} of {self.world_size}>"
@@ -195,8 +195,8 @@ class DataLoader(ClientOwner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resumes where state was saved, on any number of processes and devices, in the state's generation.
 
-        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it is of other data. The data may
-        have another name, or be at another gateway.
+        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it belongs to other data. The data
+        may have another name, or be on another gateway.
         """
         loaded = State.parse(state)
         loaded.place.refuse_samples()

@@ -3,7 +3,7 @@
     for batch in millrace.numpy.epoch("./photos", 0, global_batch_size=256):
         images, labels = batch["jpg"], batch["cls"]     # uint8 (256, height, width, bands); int64 (256,)
 
-Tokens and records need no decoding: `array` has them without a copy.
+Tokens and records need no decoding: `array` returns them without a copy.
 
     for batch in client.epoch(0, reading=millrace.Reading(form="npy")):
         tokens = millrace.numpy.array(batch)            # (samples, sequence_length + 1)
@@ -37,7 +37,7 @@ __all__ = ["array", "as_array", "epoch"]
 
 
 def as_array(value: Any) -> Any:
-    """Returns a Pillow image as an array of height x width x bands, uint8 for 8-bit bands; an array is returned unchanged."""
+    """Returns a Pillow image as an array of height x width x bands, with uint8 for 8-bit bands. An array is returned unchanged."""
     if isinstance(value, np.ndarray):
         return value
     image = np.asarray(value)
@@ -45,7 +45,7 @@ def as_array(value: Any) -> Any:
 
 
 def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
-    """Combines arrays or numbers into one array; other values, or arrays of different shape or type, into a list."""
+    """Combines arrays or numbers into one array. Other values, and arrays of different shape or type, become a list."""
     first = next(values, None)
     if isinstance(first, np.ndarray):
         shape, size = (n, *first.shape), n * first.nbytes
@@ -58,24 +58,21 @@ def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> 
 
 @checked(EpochOptions, unfit=TORCH_ONLY)
 def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode: Decode = True, **options: Unpack[EpochOptions]) -> Epoch:
-    """Opens an epoch whose batches have columns of arrays, for a Client or an argument of millrace.open. Options are those of
-    Client.epoch.
+    """Opens an epoch whose batches have columns of arrays, for a Client or an argument of millrace.open. Options are those of Client.epoch.
 
-    `batch["jpg"]` is an array whose first axis is the batch: for images samples x height x width x
-    bands, uint8 for 8-bit bands; for arrays of one shape samples x shape, in their own type; for
-    numbers samples. Values of different shapes, text and bytes are lists. Parts are decoded
-    automatically, unless decode names their decoders; `decode=False` returns bytes.
+    `batch["jpg"]` is an array whose first axis is the batch. For images its shape is samples x height x width x bands, with uint8 for 8-bit
+    bands; for arrays of equal shape samples x shape, in their own type; for numbers samples. Values of different shapes, text and bytes are
+    lists. Parts are decoded automatically, unless decode names their decoders; `decode=False` returns bytes.
     """
     automatic = Automatic(finish=as_array) if decode is True else decode
     return replace(client_of(source)._epoch(number, decode=automatic, **flat({**options, "dataset": dataset})), gather=_stack)
 
 
 def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None, *, part: Optional[str] = None) -> np.ndarray[Any, Any]:
-    """Returns a batch as one array, its first axis the samples.
+    """Returns a batch as one array, whose first axis is the samples.
 
-    A batch in the form `npy` includes type and shape. Without `form`, give the dtype of an element and, if samples have more than one
-    axis, their shape; all samples, or all contents of `part`, must have the same length. Parts are not contiguous in a batch and are
-    copied.
+    A batch in the form `npy` contains type and shape. Without `form`, pass the dtype of an element and, if samples have more than one axis,
+    their shape. All samples, or all contents of `part`, must have the same length. Parts are not contiguous in a batch and are copied.
     """
     layout = batch.layout
     if isinstance(layout, ArrayHeader):
@@ -100,5 +97,5 @@ def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None
 
 
 def _descr(descr: Any) -> Any:
-    """Returns the dtype of a header: fields of a record are tuples, which a header may contain as lists."""
+    """Returns the dtype of a header. NumPy requires fields of a record as tuples, which a header may contain as lists."""
     return [tuple(f) for f in descr] if isinstance(descr, list) else descr

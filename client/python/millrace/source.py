@@ -45,7 +45,7 @@ from .values import Automatic
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# names in Python of parameters that addresses name differently
+# Python names of parameters that have other names in addresses
 _NAMES = {"batch_size": "global_batch_size", "share": "by", "format": "form"}
 _STORED = {  # stored objects that parameters refer to, and how to create them
     "importance": "millrace.importance.freeze makes a snapshot, and returns its name",
@@ -57,7 +57,7 @@ log = logging.getLogger("millrace")
 
 
 class Connected(Protocol):
-    """A Client, as views use it."""
+    """The methods and attributes of a Client that views use."""
 
     dataset: str
     core: Gateways
@@ -132,22 +132,22 @@ class Source:
     def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. It reads no samples yet.
 
-        global_batch_size    samples of a batch, all ranks together; None: the dataset's default, 256 unless its index says otherwise
-        batch_size_per_rank  the same for each rank: times the world size it is the global size
-        seed            another seed is another order
+        global_batch_size    samples of a batch, all ranks together; None: the dataset's default, 256 unless its index has another
+        batch_size_per_rank  samples per rank: multiplied by the world size it is the global size
+        seed            seed of the order
         shuffle         "slot", "window", "full" or "none"; False: stored order, "none"; None and True: the dataset's default
         fields          parts to read, such as "jpg,cls": the others are not sent
-        decode          True: every part by itself, as help(millrace.values) says. A mapping such as {"jpg": decode_image, "cls": int}: these
-                        parts by these functions, the others stay bytes. A function gets the part's bytes, a memoryview, and returns a
-                        value of any type, but not None; `batch["jpg"]` is the list of them, one for each sample
-        transform       function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
-                        of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
-                        the sample itself, that becomes a dict. `batch.value` is a list of the results
+        decode          True: decode every part automatically: see help(millrace.values). A mapping such as {"jpg": decode_image, "cls": int}:
+                        decode these parts with these functions, the others stay bytes. A function receives the part's bytes, a
+                        memoryview, and returns a value of any type except None; `batch["jpg"]` is a list with one value per sample
+        transform       function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and its generators `rng` and
+                        `numpy_rng`: their draws are the same with any number of ranks, workers and threads, and after a resume. If it
+                        returns the sample itself, the sample becomes a dict. `batch.value` is a list of the results
         order           millrace.Order: other parameters of the order and the selection of samples. All ranks of a job must use the same generation:
                         if gateways load new ones by themselves, one of several ranks without a generation is rejected
         share           millrace.Share: this process's part of each batch
         reading         millrace.Reading: filter, collate, batch_transform, on_error, keys, form, threads and memory
-        dataset         another dataset of the gateway than the client's
+        dataset         another dataset of the gateway, instead of the client's
 
         Raises InvalidArgument for a wrong parameter, NotFound for an unknown dataset, generation or epoch.
         """
@@ -214,7 +214,7 @@ class Source:
         described: dict[str, Any] = {}
         for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not columns_of(about)):
             described[name] = {}
-            # a caller that may read a mixture may lack access to its sources
+            # a caller that may read a mixture may lack the right to read its sources
             with contextlib.suppress(NotFound, Denied):
                 described[name] = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
         fields = [columns_of(one) for one in described.values()]
@@ -258,8 +258,8 @@ class Source:
         other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order of the
         parts matters. The parts are those of `millrace subset --into`.
 
-        parts   the same as a mapping, for names that are not Python identifiers
-        salt    another salt makes an independent split. A split of a split uses another salt by default
+        parts   the parts as a mapping, for names that are not Python identifiers
+        salt    a different salt makes an independent split. By default a split of a split has a different salt
         """
         if unnamed or not isinstance(parts, (Mapping, type(None))) or not (given := {**(parts or {}), **named}):
             raise InvalidArgument(
@@ -290,14 +290,14 @@ class Source:
             train = client.subset(keys=pathlib.Path("train.txt"))
             folds = [client.subset(keys=table.loc[table.fold == k, "key"]) for k in range(5)]
 
-        which       the name of a subset that `millrace subset` made, or its split's digest, a colon and its name; or numbers of samples in
-                    stored order, such as range(1000, 2000), each once, ascending; a number beyond the last is InvalidArgument
-        keys        names of samples in any order, or pairs of a name and the shard where several shards have it; or a pathlib.Path of a file
-                    of them, one a line, with a tab before the shard. A text is one name. A name that is given twice counts once
-        generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on
+        which       the name of a subset that `millrace subset` created, or its split's digest, a colon and its name; or numbers of samples in
+                    stored order, such as range(1000, 2000), each once, ascending. A number beyond the last raises InvalidArgument
+        keys        names of samples in any order, or pairs of a name and its shard if several shards have the name; or a pathlib.Path of a
+                    file with one name per line, followed by a tab and the shard if needed. A string is one name. A repeated name counts once
+        generation  generation of the dataset in which the names are looked up; None: the current one. The View then reads this generation
 
         Keys, and numbers that exceed an address (8 KiB), are stored with the index, like `millrace subset --keys`: the caller needs the
-        right `report` and the bucket must be writable, else Denied or ReadOnly is raised. An unknown name raises InvalidArgument.
+        right `report` and the bucket must be writable, otherwise Denied or ReadOnly is raised. An unknown name raises InvalidArgument.
         """
         if (which is None) == (keys is None) or (isinstance(which, str) and not which):
             raise InvalidArgument("subset: want either a subset or keys", cure="write subset('train'), subset(range(1000)) or subset(keys=[...])")
@@ -330,19 +330,19 @@ class Source:
             bad = []                                    # collected by on_error=bad.append
             client = client.quarantine(bad)
 
-        keys        names of samples, SampleErrors, or pairs of a name and the shard where several shards have it; or a pathlib.Path of a
-                    file of names, as subset has it; or the digest of a list that `millrace quarantine` stored. Any other text is one name.
-                    Each name is looked up by a request. About a thousand fit, more if they are adjacent
-        reason      stored in `selection.bad`; a SampleError has its own
-        generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on. Where another one
-                    is requested, as by a checkpoint, names are looked up there, and unknown ones are skipped
+        keys        names of samples, SampleErrors, or pairs of a name and its shard if several shards have the name; or a pathlib.Path of a
+                    file of names, as for subset; or the digest of a list that `millrace quarantine` stored. Any other string is one name.
+                    Each name is looked up by a request. About a thousand names fit, more if the samples are adjacent
+        reason      stored in `selection.bad`; a SampleError has its own reason
+        generation  generation of the dataset in which the names are looked up; None: the current one. The View then reads this generation.
+                    If a checkpoint requests another generation, names are looked up there, and unknown names are skipped
         """
         before, stored = self.selection.replaced, isinstance(keys, str) and bool(DIGEST.fullmatch(keys))
         if (stored or isinstance(before, str)) and before not in ((), keys):
             raise InvalidArgument("quarantine: a stored list cannot be combined with other bad samples", cure="store one list that has all of them")
         replaced: Any = keys if stored else (*before, *named_samples("quarantine", keys, reason))
         made = self._with(replace(self.selection, replaced=replaced), generation)
-        if stored:  # a missing list is reported now
+        if stored:  # reports a missing list here
             made._get({"quarantine": replaced}, "epochs/0", "parameters")
         return made
 
@@ -363,7 +363,7 @@ class Source:
     def _reading(self, dataset: str, chosen: Selection, generation: Optional[str], again: bool = False) -> View:
         """Returns a View of a selection.
 
-        again: samples were named in another generation; those that this one does not have are skipped
+        again: samples were named in another generation; samples that this generation does not have are skipped
         """
         made = View(self._client, Selection(dataset=dataset))
         if chosen.names_samples and not chosen.sources:
@@ -406,7 +406,7 @@ class Source:
             pinned = pinned or bool(own.generation)
             read.append(one or str(source.describe()["generation"]))
             query = [f"quarantine={own.quarantine}"] if own.quarantine else []
-            # the gateway returns the canonical form with the digest of a stored split
+            # the gateway returns the canonical form, which contains the digest of a stored split
             if own.subset:
                 asked = {"subset": own.subset, "generation": own.generation or one}
                 query.append(f"subset={source._get(asked, 'epochs/0', 'parameters', 'subset')}")
@@ -462,7 +462,7 @@ class Source:
             raise
 
     def _get(self, query: Mapping[str, Optional[str]], what: str, *within: str) -> Any:
-        """Requests data about the dataset, and caches it if the generation is fixed."""
+        """Requests data about the dataset, and caches the response if the generation is fixed."""
         name, asked = self.dataset or str(self.describe()["name"]), {k: v for k, v in query.items() if v}
         path = f"/v1/datasets/{quote(name, safe='')}/{what}"
         known, of = self._client.known, (path, *asked.items(), *within)
@@ -518,10 +518,10 @@ def mix(
         photos, scans = millrace.open("s3://train/photos"), millrace.open("s3://train/scans")
         both = millrace.mix({photos.split(train=.9)["train"]: .7, scans: .3})
 
-    sources    clients and their weights: fractions or whole numbers, relative to each other; 0: none of a source. All are served by one
-               gateway: those that `millrace.open` opened with the same settings are, and so are those of one address
-    samples    positions of an epoch; None: the total samples of the sources. An exhausted source starts again
-    per_batch  the weights are samples of each batch, whole numbers
+    sources    clients or views and their weights: fractions or whole numbers, relative to each other; 0 omits a source. One gateway must
+               serve all of them: open them with the same settings of `millrace.open`, or from the same address
+    samples    number of positions in an epoch; None: the total samples of the sources. An exhausted source starts again
+    per_batch  the weights are numbers of samples in each batch
     """
     pairs: list[Any] = list(sources.items() if isinstance(sources, Mapping) else sources)
     clients = all(isinstance(pair, tuple) and isinstance(pair[0], Source) for pair in pairs)

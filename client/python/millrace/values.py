@@ -1,4 +1,4 @@
-"""Python values of parts: by the dataset's description of a part (`fields`), else by the part's suffix.
+"""Python values of parts. The dataset's description of a part (`fields`) determines the value, otherwise the part's suffix.
 
     for batch in client.epoch(0, decode=True):
         images, labels = batch["jpg"], batch["cls"]
@@ -6,7 +6,7 @@
 jpg, png, webp     PIL.Image.Image, in the file's own mode and size. millrace.numpy: uint8 array, height x width x bands.
                    millrace.torch: uint8 tensor, bands x height x width
 npy, arrays        numpy.ndarray of the stored type and shape. millrace.torch: tensor
-wav, flac          float32 array in [-1, 1], channels x frames, and the frames a second (int)
+wav, flac          float32 array in [-1, 1], channels x frames, and the frames per second (int)
 cls, txt, json     int, str, parsed JSON
 pt, pkl            rejected unless allow_pickle=True
 
@@ -51,9 +51,9 @@ _INTERVALS = {"year_month": 4, "day_time": 8, "month_day_nano": 16}
 def value(field: Field, data: Union[bytes, memoryview]) -> Any:
     """Returns the value of a part's bytes.
 
-    Numbers are int, float and bool, decimals are Decimal, text is str, all else bytes. A list is a list, a struct a dict, a map a list of
-    pairs, and a null in one of these None. Dates, times and durations are the stored integers, in the unit of the type. Decimal digits are
-    int, and JSON is parsed. Other encodings, and arrays with a shape, raise InvalidArgument.
+    Numbers are int, float and bool, decimals are Decimal, text is str, and all other types are bytes. A list is a list, a struct a dict, a
+    map a list of pairs, and a null in one of these None. Dates, times and durations are the stored integers, in the unit of the type.
+    Decimal digits are int, and JSON is parsed. Other encodings, and arrays with a shape, raise InvalidArgument.
     """
     view, encoding = memoryview(data), field.get("encoding")
     if encoding == "json":
@@ -97,11 +97,11 @@ def _malformed(what: str) -> ProtocolError:
 
 @lru_cache(maxsize=1024)
 def _type(text: str, logical: str = "") -> tuple[int, Callable[[memoryview], Any]]:
-    """Returns the size of a type's values, 0 if variable, and the function that decodes one."""
+    """Returns the size of a type's values (0 if variable) and the function that decodes one value."""
     found = re.fullmatch(r"(\w+)(?:\[(.*)\]|\((.*)\)|<(.*)>)?", text, re.DOTALL)
     kind, bracket, of, element = found.groups("") if found else ("", "", "", "")
     decimal = re.fullmatch(r"decimal\d+\([0-9]{1,3}, (-?[0-9]{1,3})\)", logical)
-    # Parquet's form of decimals that are not integers
+    # Parquet stores decimals that are not integers in this form
     make_bytes = partial(_decimal, int(decimal[1]), "big") if decimal else bytes
     if kind == "utf8":
         return 0, _text
@@ -208,7 +208,7 @@ def _nullable(fields: Sequence[Field]) -> int:
 
 
 def _shape(fields: Sequence[Field], nulls: Iterator[bool], gone: bool, present: list[tuple[dict[str, Any], Field]]) -> dict[str, Any]:
-    """Returns a row without values yet, and lists the present fields. gone means that an enclosing struct is null."""
+    """Returns a row without values, and lists the present fields. gone means that an enclosing struct is null."""
     row: dict[str, Any] = {}
     for field in fields:
         null = (next(nulls) if field.get("nullable") else False) or gone
@@ -243,13 +243,13 @@ class Automatic:
     sources: Mapping[str, Automatic] = dataclasses.field(default_factory=dict)
 
     def of(self, description: Mapping[str, Any], allow_pickle: bool) -> Automatic:
-        """Returns the same for a dataset, from its description (Client.describe)."""
+        """Returns the same decoders for a dataset, from its description (Client.describe)."""
         bare = replace(self, allow_pickle=allow_pickle, known={}, sources={})
         if described := description.get("described"):
             return replace(bare, sources={name: bare.of(one, allow_pickle) for name, one in described.items()})
         fields: dict[str, Field] = {f["name"]: f for f in description.get("fields", ()) if f.get("name")}
         known = {name: _by_field(bare, f) for name, f in fields.items()}
-        # Hugging Face's Image and Audio are structs of bytes and path
+        # Hugging Face's Image and Audio are structs with the columns bytes and path
         for name, f in fields.items():
             column, dot, last = name.rpartition(".")
             if dot and last == "bytes" and f.get("type") == "binary" and f"{column}.path" in fields:
@@ -293,7 +293,7 @@ def _bare_image(how: Automatic, view: memoryview) -> Any:
     """Decodes pixels preceded by width, height and mode, as MosaicML Streaming and LitData store a Pillow image."""
     width, height, letters = struct.unpack_from("<3I", view)
     pixels = view[12 + letters :]
-    # Pillow allocates memory for all pixels first; a byte holds at most 8
+    # Pillow allocates memory for all pixels first; one byte holds at most 8 pixels
     if width * height > 8 * len(pixels):
         raise ValueError(f"{len(pixels)} bytes for an image of {width} x {height}")
     mode = str(view[12 : 12 + letters], "ascii")
@@ -348,7 +348,7 @@ def _refuse(how: Automatic) -> None:
         raise CannotDecode("a pickle runs whatever code its writer put into it", cure=cure)
 
 
-# Arrays. All are copies: a view would keep the bytes of the whole batch.
+# Arrays are copies, because a view would keep the bytes of the whole batch in memory.
 
 
 def _array(dtype: str, shape: Sequence[int], how: Automatic, view: memoryview) -> Any:
