@@ -4,7 +4,7 @@ PLANTS = [
     (
         "Python client waits without end for a gateway that trickles",
         "client/python/tests/test_ends.py test_a_body_that_trickles_comes_to_its_end",
-        [("client/python/millrace/_http/wire.py", "            self.go_on()  # also after data: a gateway may send single bytes\n", "")],
+        [("client/python/millrace/_http/wire.py", "            self.go_on()  # also after data, because a gateway may send single bytes\n", "")],
     ),
     (
         "Python client counts the time in which its process was suspended",
