@@ -55,7 +55,7 @@ PLANTS = [
     (
         "Python client pins no generation",
         "client/python/tests/test_faults.py test_another_index_is_another_generation",
-        [("client/python/millrace/source.py", 'if k not in ("format", "fields", "table")}', 'if k not in ("format", "fields", "table", "generation")}'),
+        [("client/python/millrace/source.py", 'if k not in SHOWING}', 'if k not in (*SHOWING, "generation")}'),
          ("client/python/millrace/source.py", 'generation=said["generation"]', 'generation=d["parameters"]["generation"]')],
     ),
     (
