@@ -169,7 +169,7 @@ func seeds(n int, job func(query string) func(context.Context)) func(context.Con
 	return together(loads...)
 }
 
-// thrashFar is a gateway with too little memory for its readers, before a slow store.
+// thrashFar is a gateway with too little memory for its readers, in front of a slow store.
 func thrashFar(t *testing.T) setting {
 	var fault atomic.Pointer[http.HandlerFunc]
 	store := behind(t, packedLarge(t, "versitygw"), &fault)
@@ -179,8 +179,8 @@ func thrashFar(t *testing.T) setting {
 	return setting{scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, think/10, q) }), []*harness.Gateway{g}}, store}
 }
 
-// thrashNear is a gateway with too little memory, before a store that is fast enough for ranks that
-// compute.
+// thrashNear is a gateway with too little memory, in front of a store that is fast enough for ranks
+// that compute.
 func thrashNear(t *testing.T) scene {
 	g := harness.Serve(t, packedLarge(t, "dir"), dataset, "--cache-size", "16MiB")
 	return scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, 10*think, q) }), []*harness.Gateway{g}}
@@ -209,8 +209,8 @@ func fromDisk(t *testing.T) scene {
 	), []*harness.Gateway{g}}
 }
 
-// slowOwners is one of four gateways before a slow store. The gateway reads three quarters of its
-// chunks from the others.
+// slowOwners is one of four gateways in front of a slow store. The gateway reads three quarters of
+// its chunks from the others.
 func slowOwners(t *testing.T) scene {
 	var fault atomic.Pointer[http.HandlerFunc]
 	store := behind(t, packedLarger(t, "versitygw"), &fault)
@@ -233,7 +233,7 @@ func narrowWay(t *testing.T) scene {
 	return scene{trains(&far, 11, think, share(36, 0, 1)), []*harness.Gateway{g}}
 }
 
-// narrow starts a proxy before a gateway, which limits the bytes per second to readers.
+// narrow starts a proxy in front of a gateway. The proxy limits the bytes per second to readers.
 func narrow(t *testing.T, gateway string, rate int) (url string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,5 +1,5 @@
-// Package integration tests the whole system through its front door: the real binary
-// against a directory, MinIO and versitygw, behind a real caching proxy, with the
-// commands of the README and the docs. It is a module of its own, so that what only tests need stays
-// out of the gateway's.
+// Package integration tests the whole system through its public interfaces: the real binary against
+// a directory, MinIO and versitygw, behind a real caching proxy, with the commands of the README
+// and the docs. It is a separate module, so that dependencies of the tests stay out of the
+// gateway's module.
 package integration

@@ -46,7 +46,8 @@ func batchFiles(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// bodiesOf starts a proxy before a gateway, which counts requests for the bodies of batches.
+// bodiesOf starts a proxy in front of a gateway. The proxy counts requests for the bodies of
+// batches.
 func bodiesOf(t *testing.T, gateway string) (address string, bodies *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(gateway)

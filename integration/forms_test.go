@@ -111,8 +111,8 @@ func looseCount() int {
 	return 2000
 }
 
-// TestFormsOfStorage indexes in place: tars that real programs compressed, and loose objects. An
-// epoch delivers each sample once, byte for byte, and reads each byte from the store about once.
+// TestFormsOfStorage indexes, in place, loose objects and tars that real programs have compressed.
+// An epoch delivers each sample once, byte for byte, and reads each byte from the store about once.
 // The second epoch comes from memory.
 func TestFormsOfStorage(t *testing.T) {
 	forms := []form{

@@ -37,7 +37,8 @@ func TestTypedColumnsAreWhatTheLibrariesRead(t *testing.T) {
 	}
 }
 
-// asArrow saves the batches of an epoch as files, and returns them as arguments of typed.py and schemas.py.
+// asArrow saves the batches of an epoch as files, and returns them as arguments of typed.py and
+// schemas.py.
 func asArrow(t *testing.T, g *harness.Gateway, dataset string) (named []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -61,7 +61,7 @@ func firstDifference(a, b []string) string {
 // gateway is tried first, and which response has arrived when a process is killed.
 func TestRun_OneSeedTwice(t *testing.T) {
 	shelf := newShelf(t)
-	const histories = 80 // so many that chance alone stays far from the bound
+	const histories = 80 // enough that random variation cannot reach the bound
 	same := 0
 	for seed := range uint64(histories) {
 		h := Draw(seed, shelf)
