@@ -1,8 +1,6 @@
 """Writes and reads datasets of formats that other libraries support: plain.py write DIR | plain.py read KIND DIR...
 
-TFRecord by the tfrecord package and tensorboardX, JSON Lines by json, jq and Polars, comma-separated values by csv, pandas, Polars, DuckDB
-and pyarrow, zip archives by zipfile, zip and bsdtar, arrays by NumPy and npy-append-array, token files by Megatron's own indexed_dataset
-and by NumPy. Both print a JSON object with a digest of each sample as the library decodes it, by directory and then by sample ID.
+docs/dev/testing.md lists the libraries. Both print a JSON object with a digest of each sample as the library decodes it, by directory and then by sample ID.
 """
 
 import csv
