@@ -1,6 +1,7 @@
 """Writes and reads datasets of formats that other libraries support: plain.py write DIR | plain.py read KIND DIR...
 
-docs/dev/testing.md lists the libraries. Both print a JSON object with a digest of each sample as the library decodes it, by directory and then by sample ID.
+docs/dev/testing.md lists the libraries. Both print a JSON object with a digest of each sample as the library decodes it, by directory and
+then by sample ID.
 """
 
 import csv
