@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every fuzz target of the repository for FUZZTIME (5s), as many in parallel as there are cores.
+"""Runs every fuzz target of the repository for FUZZTIME (5s). One target per core runs in parallel.
 
 Each target has one worker, so that its share of the machine does not depend on the others. PIECE=2/6 runs the second sixth of the targets.
 Every target runs to its end, even if others have failed. The results are written to bin/fuzz.json, and a line of totals

@@ -6,7 +6,7 @@ usage: gotest.py NAME [--concurrent | --others] [--plain] ARGS...
 
 --concurrent runs the packages of this module that start goroutines or have mutexes or atomics outside their tests, except those that
 take long under the race detector (SLOW). --others runs the remaining packages. --plain runs tests of files that race builds exclude
-(//go:build !race): they have one thread, so the detector only makes them ten times slower. It also runs random tests, of which race
+(//go:build !race): they have one thread, so the detector only makes them ten times slower. It also runs random tests, for which race
 builds use a fourth of the seeds (internal/testing/seeds).
 
 A skipped test is a failure when CI=true, because a skip there would go unnoticed. The totals are appended to bin/test-summary of the

@@ -4,8 +4,8 @@
 usage: nightly.py [WORD...]    all parts, or those whose names contain one of the words
        nightly.py --list       print the names
 
-Each part runs even if others have failed. bin/nightly.json keeps the results: a part that passed at the same commit, in a tree
-without changes, is not run again. bin/nightly.md is the report, rewritten after each part. FUZZTIME (10m) is the time of each fuzz
+Each part runs even if others have failed. bin/nightly.json stores the results: a part that passed at the same commit, in a tree
+without changes, is not run again. bin/nightly.md is the report, rewritten after each part. FUZZTIME (10m) is the duration of each fuzz
 target. Exit code: 0, or 1 when a part failed.
 """
 

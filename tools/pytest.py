@@ -3,12 +3,12 @@
 
 usage: pytest.py [--short | --plain | --frameworks | --newest | --ray] [ARGS of pytest...]
 
-Without ARGS it runs all of them, then those of torch and of forks again without the optional package crc32c, which most users
-do not have. mypy and ruff are among the tests. With --frameworks it runs those of torch, of trainers and of the pages in the root of
-tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. With --ray it runs those of JAX and Ray there, and
-with --newest all of these in the root that has torch's newest release.
-With --plain it runs tests that require no other package under the oldest and the newest CPython (tools/plain.sh), and with long
-counts under the versions between them too. The totals name missing interpreters. With --short it runs these tests, and others whose
+Without ARGS it runs all tests, then the tests of torch and of forks again without the optional package crc32c, which most users do not
+have. mypy and ruff are among the tests. With --frameworks it runs the tests of torch, of trainers and of the pages in the root directory of
+tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. With --ray it runs the tests of JAX and Ray there,
+and with --newest all of these in the root directory with torch's newest release.
+With --plain it runs the tests that require no other package under the oldest and the newest CPython (tools/plain.sh), and with long
+counts also under the versions between them. The totals name missing interpreters. With --short it runs these tests, and others whose
 packages are installed, under the machine's own python3.
 The totals are appended to bin/test-summary of the repository, with the names of the tests that run only with long counts
 (MILLRACE_LONG=1): those with pytest's mark "long". A skipped test is a failure when CI=true.

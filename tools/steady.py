@@ -6,8 +6,8 @@ usage: steady.py packages [PACKAGE...]    packages with goroutines or clocks, RU
        steady.py page                     only write the results so far to docs/dev/testing.md
 
 A run of a package is one process under the race detector, with GOMAXPROCS 1, 2 and 8 in turn, while two busy loops run. Packages
-take turns, so an interrupted call has run all of them equally often. bin/steady.json keeps the results, and the next call continues
-there. A package that failed starts again from 0 when its test program has changed. Outputs of failed runs are kept in bin/steady/.
+take turns, so an interrupted call has run all of them equally often. bin/steady.json stores the results, and the next call continues
+there. A package that failed starts again from 0 when its test program has changed. Outputs of failed runs are in bin/steady/.
 Random tests use other seeds in each run (MILLRACE_TEST_STEADY, internal/testing/seeds).
 Exit code: 0, or 1 when something failed or has failed since it last changed.
 """

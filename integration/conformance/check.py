@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Checks any Millrace gateway, and any client of it. Python 3.10, nothing else.
+"""Checks any Millrace gateway, and any client of it. Requires only Python 3.10.
 
 examples:
-  check.py gateway                                 a gateway of its own, over the kit's datasets
-  check.py data ./kit                              write the datasets and their indexes, and say how to serve them
+  check.py gateway                                 starts a gateway for the kit's datasets
+  check.py data ./kit                              write the datasets and their indexes, and print how to serve them
   check.py gateway http://10.0.0.7:8080            a gateway that serves those datasets
-  check.py gateway unix:/run/millrace/socket       the same at a Unix socket, with batches in shared memory
-  check.py client ./my-reader --fast               a client: faults, retries, resumes (README.md says how it is run)
+  check.py gateway unix:/run/millrace/socket       the same on a Unix socket, with batches in shared memory
+  check.py client ./my-reader --fast               a client: faults, retries, resumes (README.md describes its interface)
   check.py client --verbose python3 clients/with_millrace.py
 
-Exit code: 0 all is as it should be, 1 something is not, 2 the kit could not begin.
+Exit code: 0 all checks passed, 1 a check failed, 2 the kit could not start.
 """
 
 import argparse

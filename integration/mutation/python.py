@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Judges the tests of the Python client by mutants, and keeps the scores next to those of the Go packages.
+"""Judges the tests of the Python client by mutants, and stores the scores next to those of the Go packages.
 
 usage: tools/python.sh -- integration/mutation/python.py [--write] [PART...]
 
 Without PART it judges all: order, ledger, transfer, decode. The operators are those of mutmut. One process imports the client, runs
 the tests once, and forks for each mutant: the child replaces the code of one function and runs the tests that reach the changed
-statement, the fastest first. A session's gateway is shared. A run that was stopped resumes: bin/mutation-python-PART.json has the
-results for as long as modules and tests are the same. Exit code: 0, or 1 where a score is below the committed one.
+statement, the fastest first. A session's gateway is shared. A stopped run resumes: bin/mutation-python-PART.json has the results
+as long as modules and tests are the same. Exit code: 0, or 1 if a score is below the committed one.
 """
 
 from __future__ import annotations

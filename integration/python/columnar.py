@@ -1,13 +1,13 @@
-"""Rows of Parquet and Arrow files, as their libraries read them and as a gateway answers them.
+"""Rows of Parquet and Arrow files, as their libraries read them and as a gateway delivers them.
 
-columnar.py write DIR           writes data sets of files by several writers, each a directory in DIR
+columnar.py write DIR           writes data sets with several writers, each into a separate directory in DIR
 columnar.py judge DIR NAME...   reads those directories in DIR with pyarrow
-columnar.py read FILE           reads batches by docs/spec/rows.md alone: Arrow streams, tars, or an epoch as a directory of MDS. FILE has an object
-                                of names, and for each the data set's description and the files of its batches
+columnar.py read FILE           parses batches only by docs/spec/rows.md: Arrow streams, tars, or an epoch as a directory of MDS. FILE is a JSON
+                                object with the description and the files of the batches of each data set, by name
 
-All print a JSON object: of every data set, and of every row there by its key, its values by their paths, each as hexadecimal, or for lists
-as JSON. Under the key "types" are the types of the columns. write and judge also print, as "NAME as mds", the rows without empty values.
-judge prints of a file that pyarrow refuses the reason alone.
+All print a JSON object with the values of each row, by data set, by key of the row and by path. A value is hexadecimal, or JSON for a list.
+The key "types" has the types of the columns. write and judge also print, as "NAME as mds", the rows without empty values. For a file that
+pyarrow refuses, judge prints only the reason.
 """
 
 import datetime

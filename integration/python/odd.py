@@ -54,7 +54,7 @@ def damaged(directory: Path) -> None:
 
 
 def jsonl(directory: Path) -> None:
-    """Lines as `"\\n".join` leaves them, and as Windows's notepad does."""
+    """Writes lines joined by `"\\n".join`, and lines in the format of Windows's Notepad."""
     lines = [json.dumps({"id": i, "text": "x" * (5000 * (i % 2))}) for i in range(4)]
     (directory / "joined.jsonl").write_text("\n".join(lines))
     (directory / "notepad.jsonl").write_text("\r\n".join(lines), encoding="utf-8-sig", newline="")

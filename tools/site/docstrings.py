@@ -1,4 +1,4 @@
-"""Makes Markdown of docstrings, for mkdocstrings.
+"""Converts docstrings to Markdown, for mkdocstrings.
 
 In docstrings, parameters are in two columns, for readers of help():
 

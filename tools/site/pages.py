@@ -2,8 +2,8 @@
 
 - A notebook becomes a page.
 - A link to a file outside docs leads to the file on GitHub.
-- A list that follows a line of text gets the empty line that Python's Markdown asks for, and GitHub's does not; and what belongs
-  to one of its items is indented by four, rather than as far as the item's text.
+- A list after a line of text gets the empty line that Python's Markdown requires, unlike GitHub's. The content of its items is
+  indented by four spaces, rather than to the item's text.
 - The section of decisions lists the files of docs/adr.
 """
 

@@ -1,8 +1,8 @@
-"""A training step with decoding, by each library in the way that its own documentation has it: the part that its authors should read.
+"""A training step with decoding, with each library as in its own documentation. The library's authors should review this code.
 
 Two sets of JPEG images of 256 x 256 (4:2:0, some 17 KB): `photos` with classes, `captions` with a text. Every reader yields batches
 of 64: a tensor of bytes [64, 3, 224, 224], each image cropped and flipped at random, and one of classes or of words' numbers.
-Defaults of a library are kept: the decoder (Pillow, or torchvision for LitData), its place (workers, and for Millrace also threads),
+Each library keeps its defaults: the decoder (Pillow, or torchvision for LitData), its place (workers, and for Millrace also threads),
 the shuffling. The model is as small as possible for learning from pixels, because there are only two processors.
 
     training.py LIBRARY JOB-AS-JSON     reads an epoch in a separate process, and prints its results as JSON

@@ -2,9 +2,9 @@
 
 usage: tools/python.sh -- integration/bench/peers/workers.py [--pictures N] [--rounds N] [--bench bin/bench]
 
-Each measurement is a process of its own, an arm with 0 or 4 workers; arms take turns, and every other round goes backwards.
-Memory is the most that the process and its workers held at one time (PSS: pages that processes share count once).
-Processor time is that of both from the first line after the imports to the end of the epoch. The gateway has columns of its own.
+Each measurement runs in a separate process, as an arm with 0 or 4 workers; arms take turns, and every other round is in reverse order.
+Memory is the maximum of the process and its workers together (PSS: pages that processes share count once). Processor time is that of
+both, from the first line after the imports to the end of the epoch. The gateway has separate columns.
 """
 
 from __future__ import annotations

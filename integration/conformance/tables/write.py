@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the kit's table as Parquet and Arrow files by pyarrow, or reads the existing ones.
+"""Writes the kit's table as Parquet and Arrow files with pyarrow, or checks the existing files.
 
 usage: write.py            write part-0.parquet, part-1.parquet, part-0.arrow (file format) and
 part-1.arrow (stream)
        write.py --check    report whether pyarrow reads the content of kit/tables.py from them
 
-The kit itself needs no pyarrow. Files of another release of pyarrow have other bytes, and so other
+The kit itself does not use pyarrow. Files of another release of pyarrow have other bytes, and so other
 generations: after writing them again, run `check.py vectors`.
 """
 
