@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -31,5 +33,28 @@ func TestCompatibilityNamesTests(t *testing.T) {
 		if _, err := os.Stat(string(m[1])); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestPagesForContributors_NameFiles checks that the files and folders exist that the guides name.
+func TestPagesForContributors_NameFiles(t *testing.T) {
+	pages, err := filepath.Glob("docs/dev/adding-*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, page := range append(pages, "CONTRIBUTING.md", "docs/dev/testing.md") {
+		for _, m := range regexp.MustCompile("`([a-z0-9_.-]+)(/[\\w./-]+)`").FindAllStringSubmatch(string(read(t, page)), -1) {
+			if _, err := os.Stat(m[1]); err != nil || m[1] == "bin" || strings.Contains(m[2], "NAME") {
+				continue // no folder of the repository, an output, or a pattern
+			}
+			checked++
+			if _, err := os.Stat(m[1] + m[2]); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if checked < 60 {
+		t.Errorf("got %d names, want those of all guides", checked)
 	}
 }
