@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	alertsFile    = "../deploy/grafana/alerts.yaml"
+	alertsFile    = "../deploy/helm/millrace/alerts.yaml"
 	dashboardFile = "../deploy/grafana/dashboard.json"
 
 	// The test scrapes metrics every scrapePause, and gives the rules a scrape interval of

@@ -19,9 +19,11 @@ import yaml
 
 PACKAGE = "kubernetes-validate==1.37.0 --hash=sha256:85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9"
 KUBERNETES = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict/"
+OPERATOR = "example/prometheus-operator-crd/monitoring.coreos.com_"
 DEFINITIONS = {
-    "CERT_MANAGER": "deploy/crds/cert-manager.io_certificates.yaml",
-    "PROMETHEUS_OPERATOR": "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+    "deploy/crds/cert-manager.io_certificates.yaml": "CERT_MANAGER",
+    OPERATOR + "servicemonitors.yaml": "PROMETHEUS_OPERATOR",
+    OPERATOR + "prometheusrules.yaml": "PROMETHEUS_OPERATOR",
 }
 
 
@@ -67,13 +69,13 @@ def custom(out: Path, module: str, file: str) -> None:
 def main() -> None:
     pinned = pins()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace")
-    out, made_of = cache / "schemas", "\n".join([PACKAGE, *(pinned[name] for name in DEFINITIONS)])
+    out, made_of = cache / "schemas", "\n".join([PACKAGE, *(f"{pinned[name]} {file}" for file, name in DEFINITIONS.items())])
     stamp = out / "made-of"
     if stamp.exists() and stamp.read_text() == made_of:
         return
     out.mkdir(parents=True, exist_ok=True)
     kubernetes(out)
-    for name, file in DEFINITIONS.items():
+    for file, name in DEFINITIONS.items():
         custom(out, pinned[name], file)
     stamp.write_text(made_of)
 

@@ -20,14 +20,14 @@ var variants = []struct{ name, set string }{
 	{"https-issuer", "tls.issuer.name=internal,tls.issuer.kind=ClusterIssuer"},
 	{"peers", "peers.enabled=true,peers.secret=gateways-peers,replicas=3"},
 	{"peers-issuer", "peers.enabled=true,peers.issuer.name=gateways,peers.issuer.kind=Issuer"},
-	{"monitored", "serviceMonitor.enabled=true,networkPolicy.monitoring[0].namespaceSelector.matchLabels.team=metrics"},
+	{"monitored", "prometheusRule.enabled=true,serviceMonitor.enabled=true,networkPolicy.monitoring[0].namespaceSelector.matchLabels.team=metrics"},
 }
 
 // acceptVariants applies the objects of each variant to the API server, like a user without Helm.
 // The controllers must create pods from them. Each pod meets the restricted standard of pod
 // security, except with a directory of the node.
 func acceptVariants(t *testing.T, c *cluster) {
-	c.kubectl(t, resource("ServiceMonitor", "servicemonitors", "monitoring.coreos.com")+resource("Certificate", "certificates", "cert-manager.io"), "apply", "-f", "-")
+	c.kubectl(t, resource("PrometheusRule", "prometheusrules", "monitoring.coreos.com")+resource("ServiceMonitor", "servicemonitors", "monitoring.coreos.com")+resource("Certificate", "certificates", "cert-manager.io"), "apply", "-f", "-")
 	c.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
