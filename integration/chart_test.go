@@ -142,10 +142,14 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		"disk.size=1Gi,mode=daemonset": "/disk/hostPath",
 		"socket.hostPath=/run/millrace,access.grants[0].who[0]=anonymous": "/mode",
 		"socket.hostPath=/run/millrace,mode=daemonset":                    "/access",
-		"peers.enabled=true": "/peers",
-		"mode=deployment":    "/mode",
-		"datasets=null":      "datasets",
-		"datasets[0].nme=x":  "/datasets/0",
+		"peers.enabled=true":          "/peers",
+		"mode=deployment":             "/mode",
+		"serviceMonitor.enabled=true": "requires networkPolicy.monitoring",
+		"serviceMonitor.enabled=true,networkPolicy.enabled=false,access.grants[0].who[0]=anonymous": "requires serviceMonitor.tokenSecret",
+		"settings.memory.quota[0]=imagenet=1XB":                                                     "must be a size",
+		`settings.memory.quota[0]=imagenet=1GiB\,disk=9GiB,disk.size=10Gi`:                          "must exceed the disk quotas",
+		"datasets=null":     "datasets",
+		"datasets[0].nme=x": "/datasets/0",
 	} {
 		out, err := tried(t, "helm", "template", "gateways", chart, "--values", "../deploy/helm/examples/s3.yaml", "--set", set)
 		if err == nil || !strings.Contains(out, want) {
@@ -252,19 +256,30 @@ func TestChartResources(t *testing.T) {
 	if got := field(container, "resources"); !cmp.Equal(got, any(want)) {
 		t.Errorf("resources: got %v, want %v", got, want)
 	}
-	if got := fmt.Sprint(field(container, "env")); !strings.Contains(got, "map[name:AWS_CA_BUNDLE value:/etc/millrace-s3/ca.crt]") {
-		t.Errorf("environment: got %s, want the authorities of the S3 service", got)
+	for _, want := range []string{"map[name:AWS_CA_BUNDLE value:/etc/millrace-s3/ca.crt]", "map[name:AWS_SHARED_CREDENTIALS_FILE value:/etc/millrace-s3-credentials/credentials]"} {
+		if got := fmt.Sprint(field(container, "env")); !strings.Contains(got, want) {
+			t.Errorf("environment: got %s, want %s", got, want)
+		}
 	}
-	for _, c := range []struct{ cache, tls, want string }{
-		{"1Gi", "", "1664Mi"},
-		{"256Mi", "", "800Mi"},
-		{"256Mi", "cert", "1312Mi"}, // 4096 connections of 128 KiB
-		{"16Gi", "cert", "19968Mi"}, // no more than 8192 connections
+	for _, c := range []struct{ cache, tls, quota, want string }{
+		{"1Gi", "", "", "1664Mi"},
+		{"256Mi", "", "", "800Mi"},
+		{"256Mi", "cert", "", "1312Mi"}, // 4096 connections of 128 KiB
+		{"16Gi", "cert", "", "19968Mi"}, // no more than 8192 connections
+		{"1Gi", "", `,settings.memory.quota=photos=1.5GiB\,disk=1GB\,b=1KB`, "3393Mi"}, // as if the cache were 2561 MiB
+		{"1Gi", "", `,settings.memory.quota={photos=1.5GiB\,disk=1GB,b=1KB}`, "3393Mi"},
 	} {
-		all := objects(t, rendered(t, "--set", "datasets[0].name=photos,datasets[0].url=s3://bucket/photos,cacheSize="+c.cache+",tls.secret="+c.tls))
+		all := objects(t, rendered(t, "--set", "disk.size=10Gi,datasets[0].name=photos,datasets[0].url=s3://bucket/photos,cacheSize="+c.cache+",tls.secret="+c.tls+c.quota))
 		container := field(all["StatefulSet/gateways"], "spec", "template", "spec", "containers").([]any)[0]
 		if got := field(container, "resources", "limits", "memory"); got != c.want {
-			t.Errorf("cache of %s, certificate %q: got a limit of %v, want %s", c.cache, c.tls, got, c.want)
+			t.Errorf("cache of %s, certificate %q, %q: got a limit of %v, want %s", c.cache, c.tls, c.quota, got, c.want)
+		}
+		disk := "8704MiB" // 85 % of 10 GiB
+		if c.quota != "" {
+			disk = "7750MiB" // without the quota of 954 MiB
+		}
+		if got := field(all["ConfigMap/gateways"], "data", "millrace.yaml", "disk", "disk-cache-size"); got != disk {
+			t.Errorf("disk with %q: got %v, want %s", c.quota, got, disk)
 		}
 	}
 	if got := field(pod, "terminationGracePeriodSeconds"); got != 20+120+5 {

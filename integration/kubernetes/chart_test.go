@@ -38,6 +38,7 @@ func TestChart(t *testing.T) {
 		{"scale", scale},
 		{"kill", kill},
 		{"rolling restart", roll},
+		{"volumes", replaceVolumes},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, l) }) {
 			return
@@ -125,4 +126,31 @@ func roll(t *testing.T, l *lab) {
 		l.rolled(t)
 	})
 	t.Logf("figure: a rolling restart of three: %d epochs right in %.1f s", n, time.Since(began).Seconds())
+}
+
+// replaceVolumes runs the page's commands for volumes: gateways get volumes of another size, one
+// after another.
+func replaceVolumes(t *testing.T, l *lab) {
+	if out, err := l.tool(t, "helm", "", "uninstall", release, "--namespace", namespace, "--wait"); err != nil {
+		t.Fatal(err, out)
+	}
+	l.install(t, "replicas=2", "disk.size=64Mi")
+	volumes := func() string {
+		return l.kubectl(t, "", "-n", namespace, "get", "pvc", "--output", `jsonpath={range .items[*]}{.metadata.name} {.spec.resources.requests.storage} {.spec.volumeName} {end}`)
+	}
+	before := volumes()
+	for _, command := range pageCommands(t, "Change or clear volumes", 4) {
+		if strings.HasPrefix(command, "helm ") {
+			l.install(t, "replicas=2", "disk.size=128Mi")
+			continue
+		}
+		words := typed(command)
+		if out, err := l.tool(t, words[0], "", append(words[1:], "--namespace", namespace)...); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+	}
+	after := strings.Fields(volumes())
+	if len(after) != 6 || after[1] != "128Mi" || after[4] != "128Mi" || strings.Contains(before, after[2]) || strings.Contains(before, after[5]) {
+		t.Errorf("got volumes %s, then %s, want two others of 128Mi", before, after)
+	}
 }

@@ -46,6 +46,9 @@ containers:
       {{- if .Values.peers.enabled }}
       - {name: peer, mountPath: /etc/millrace-peer, readOnly: true}
       {{- end }}
+      {{- if .Values.s3.credentialsSecret }}
+      - {name: s3-credentials, mountPath: /etc/millrace-s3-credentials, readOnly: true}
+      {{- end }}
       {{- if .Values.s3.caSecret }}
       - {name: s3-ca, mountPath: /etc/millrace-s3, readOnly: true}
       {{- end }}
@@ -67,6 +70,9 @@ volumes:
   {{- if .Values.peers.enabled }}
   - {name: peer, secret: {secretName: {{ include "millrace.peerSecret" . }}}}
   {{- end }}
+  {{- with .Values.s3.credentialsSecret }}
+  - {name: s3-credentials, secret: {secretName: {{ . }}}}
+  {{- end }}
   {{- with .Values.s3.caSecret }}
   - {name: s3-ca, secret: {secretName: {{ . }}}}
   {{- end }}
@@ -82,11 +88,14 @@ volumes:
 {{- include "millrace.placement" . }}
 {{- end }}
 
-{{/* The authorities of the S3 service, and in a DaemonSet the gateway's name: that of its node. */}}
+{{/* The credentials file and the authorities of the S3 service, and in a DaemonSet the gateway's name: that of its node. */}}
 {{- define "millrace.environment" -}}
 {{- $named := and .Values.peers.enabled (eq .Values.mode "daemonset") }}
-{{- if or .Values.s3.caSecret $named .Values.env }}
+{{- if or .Values.s3.credentialsSecret .Values.s3.caSecret $named .Values.env }}
 env:
+  {{- if .Values.s3.credentialsSecret }}
+  - {name: AWS_SHARED_CREDENTIALS_FILE, value: /etc/millrace-s3-credentials/credentials}
+  {{- end }}
   {{- if .Values.s3.caSecret }}
   - {name: AWS_CA_BUNDLE, value: /etc/millrace-s3/ca.crt}
   {{- end }}

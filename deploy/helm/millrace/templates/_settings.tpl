@@ -31,8 +31,11 @@ memory:
 {{- with .Values.disk.size }}
 disk:
   disk-cache: /var/lib/millrace/chunks
-  # The rest is for the file system itself and for copies of indexes.
-  disk-cache-size: {{ div (mul 85 (include "millrace.mebibytes" .)) 100 }}MiB
+  # Quotas on disk come first. The rest is for the file system itself and for copies of indexes.
+  {{- $quotas := include "millrace.quotas" (dict "settings" $.Values.settings "disk" true) | int64 }}
+  {{- $size := sub (div (mul 85 (include "millrace.mebibytes" .)) 100) $quotas }}
+  {{- if lt $size 1 }}{{ fail (printf "disk.size %s: 85 %% of it must exceed the disk quotas, %dMi" . $quotas) }}{{ end }}
+  disk-cache-size: {{ $size }}MiB
 {{- end }}
 {{- if .Values.peers.enabled }}
 cluster:
