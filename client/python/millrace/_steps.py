@@ -226,7 +226,8 @@ def _hint(step: str, sample: Sample, e: Exception) -> str:
     if "pic should be PIL Image" in str(e) and "Tensor" in str(e):
         return f"decoded pictures are uint8 tensors already: write s[{part!r}] / 255 in place of ToTensor"
     if re.search(r"\bSample\b", str(e)):
-        return f"the {step} function is given a sample, which is a mapping of parts: give it s[{part!r}], as in {step}=lambda s: f(s[{part!r}])"
+        how = f"give it s[{part!r}], as in {step}=lambda s: f(s[{part!r}]); its attributes are key, source, position, epoch and rng"
+        return f"the {step} function is given a sample, which is a mapping of parts: {how}"
     return f"look at the {step} function: it does not fit the data, or has a slip"
 
 

@@ -372,9 +372,8 @@ class Batch(Sequence["Sample"]):
             text += f" (position {self.positions[i]})"
         with contextlib.suppress(MillraceError):
             text += f", key {self.keys[i]!r}"
-            if (opened := self._decoding.mixed) is not None:
-                name = self._asked().sources[self._kept[i]]
-                text += f", source {opened.get(name, name)!r}"
+            if (source := Sample(self, i).source) is not None:
+                text += f", source {source!r}"
         return text
 
     def instead(self, error: SampleError) -> Any:
@@ -468,6 +467,15 @@ class Sample(MutableMapping[str, Any]):
         """The sample's name, unique in its dataset."""
         batch = self.batch
         return batch._all_keys()[batch._kept[self.index]]
+
+    @property
+    def source(self) -> Optional[str]:
+        """In a mixture, the sample's dataset: its name, or the address that `open` opened; else None. It requests the manifest of its batch."""
+        batch = self.batch
+        if (opened := batch._decoding.mixed) is None:
+            return None
+        name = batch._asked().sources[batch._kept[self.index]]
+        return opened.get(name, name)
 
     @property
     def position(self) -> int:

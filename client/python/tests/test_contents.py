@@ -252,6 +252,10 @@ def test_on_error_may_refuse_a_whole_batch(rows: millrace.Client) -> None:
 def test_what_fails_in_a_mixture_names_its_source(rows: millrace.Client) -> None:
     parts = rows.split(a=0.5, b=0.5)
     mixed = millrace.mix({parts["a"]: 0.5, parts["b"]: 0.5})
+    assert {sample.source for batch in mixed.epoch(0) for sample in batch} == {"rows"}
+    assert rows.epoch(0).batch(0)[0].source is None
+    with pytest.raises(millrace.SampleError, match="its attributes are key, source, position"):
+        list(mixed.epoch(0, transform=lambda sample: sample.sources))
     for keys in (True, False):
         with pytest.raises(millrace.errors.DecodeError, match=r", source 'rows.*quarantine") as raised:
             list(mixed.epoch(0, decode={"label": lambda _: 1 // 0}, reading=Reading(keys=keys)))

@@ -21,7 +21,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
 
 
-@pytest.mark.parametrize("name", ["docs/quickstart.md", "docs/importance.md", *PAGES])
+@pytest.mark.parametrize("name", ["docs/quickstart.md", "docs/importance.md", "docs/mixtures.md", *PAGES])
 def test_python(
     name: str, gateway: harness.Gateway, dataset: Path, tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
 ) -> None:
