@@ -93,7 +93,9 @@ class Source:
             text = f"{self.dataset or about.get('name', 'the default dataset')} at {self.core}"
         if about:
             parts = ", ".join(str(f["name"]) for f in columns_of(about))
-            text += f": {about.get('samples'):,} samples" + (f" of {parts}" if parts else "")
+            # the description of a mixture counts all samples of its sources
+            count = self._client.known.get(about["name"]) if about.get("sources") else about.get("samples")
+            text += f": {count:,} samples" + (f" of {parts}" if parts else "") if count else ""
         return f"<{type(self).__name__} of {text}{f'; subset {chosen:.60}' if chosen else ''}>"
 
     def __len__(self) -> int:
@@ -244,6 +246,7 @@ class Source:
                 raise ValueError(f"{plan.batches} batches of {plan.batch_size}, {plan.samples} samples")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
             raise ProtocolError(f"{path}: not the description of an epoch: {type(e).__name__}: {e}") from None
+        self._client.known[name] = samples
         for k, v in query.items():
             if plan.parameters[k] != v and not (k == "subset" and (plan.parameters[k].endswith(f":{v}") or "~" in v or "=" in v)):
                 raise ProtocolError(f"{path}: got {k} {plan.parameters[k]!r}, want {v!r}")

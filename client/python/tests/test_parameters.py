@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 import ssl
 import subprocess
 import sys
@@ -231,7 +232,11 @@ def test_what_open_returns_says_where_the_data_are(tmp_path: Path) -> None:
     with millrace.open(tmp_path / "rows") as data:
         assert repr(data).startswith(f"<Client of {tmp_path}/rows")
         assert ": 30 samples" in repr(data)
-        assert repr(millrace.mix({data: 1, data.take(3): 1})).startswith("<View of mix:rows-")
+        mixed = millrace.mix({data: 1, data.take(3): 1})
+        mixed.describe()  # all samples of the sources
+        assert re.fullmatch(r"<View of mix:rows-\S* at \S+>", repr(mixed))
+        assert mixed.epoch(0).plan.samples == 33
+        assert repr(mixed).endswith(": 33 samples of csv>")
 
 
 def test_what_is_no_place_is_refused(nowhere: millrace.Client) -> None:
