@@ -236,6 +236,10 @@ func problemOf(err error) *problem {
 		p := &problem{
 			Code: row.code, Detail: row.detail, RetryAfter: row.retryAfter, Cause: err,
 		}
+		if large, ok := errors.AsType[*budget.TooLargeError](err); ok {
+			p.Bytes, p.Limit = new(uint64(large.Wanted)), &large.Total
+			p.Detail = fmt.Sprintf("the plan of this request takes %d bytes of memory: --cache-size, which is %d bytes, must be larger than that", large.Wanted, large.Total)
+		}
 		var at *chunkindex.RangeError
 		if row.code == codeStoreInconsistent && errors.As(err, &at) {
 			p.Place = &place{Object: at.Key, Shard: at.Shard, Offset: at.Offset, Length: at.Length}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,19 @@ func TestQuarantineHoldsWhatItTakes(t *testing.T) {
 	}
 	if got := memory.InUse() - before; got <= 0 || got > 64<<10 {
 		t.Errorf("got %d bytes in use for two samples, want some, and at most 64 KiB", got)
+	}
+}
+
+// TestQuarantineInSmallMemory: a list in the URL takes memory for its samples. For a stored list, the error names the
+// limit and the memory that it takes.
+func TestQuarantineInSmallMemory(t *testing.T) {
+	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Budget = budget.New(1<<20, 20*time.Millisecond) })
+	if a := r.do("GET", "/epoch/0/batch/0?quarantine=samples:7"); a.StatusCode != http.StatusOK {
+		t.Errorf("one sample: got status %d %s, want 200", a.StatusCode, a.body)
+	}
+	p := checkProblem(t, r.do("GET", "/v1/datasets/photos/epochs/0?quarantine="+r.quarantine(1, 20)), 400, "batch_too_large", false)
+	if p.Bytes == nil || *p.Bytes != 12<<20 || !strings.Contains(p.Detail, "takes 12582912 bytes of memory: --cache-size, which is 1048576 bytes,") {
+		t.Errorf("stored list: got %+v, want 12 MiB, and 1 MiB as --cache-size", p)
 	}
 }
 

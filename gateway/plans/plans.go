@@ -45,7 +45,7 @@ func New(limit int64, memory Memory) *Plans {
 	p.weights = newObjectCache("snapshot", weightsBytes, openWeights, memory.Hold)
 	p.subsets = newObjectCache("subset", subsetBytes, p.openSubset, memory.Hold)
 	p.subsets.held, p.subsets.roomy = heldBySubset, p.cache.allowed
-	p.quarantines = newObjectCache("quarantine", func(objectKey) int64 { return quarantineBytes }, p.openQuarantine, memory.Hold)
+	p.quarantines = newObjectCache("quarantine", quarantineBytes, p.openQuarantine, memory.Hold)
 	p.quarantines.held = quarantine.bytes
 	return p
 }

@@ -164,8 +164,15 @@ func (q quarantine) bytes() int64 { return q.Bytes() }
 // Close does nothing.
 func (quarantine) Close() error { return nil }
 
-// quarantineBytes is the memory to open any quarantine.
-const quarantineBytes = 12 << 20
+// quarantineBytes returns the memory to open a quarantine. The number of samples in a stored list is
+// not known before it is read.
+func quarantineBytes(key objectKey) int64 {
+	const stored, perList, perSample, perChunk = 12 << 20, 4 << 10, 192, 16
+	if runs, _ := address.ParseQuarantine(key.name); runs != nil {
+		return perList + perSample*int64(runs.Count()) + perChunk*int64(key.dataset.Index.Chunks())
+	}
+	return stored
+}
 
 // openQuarantine opens a list of bad samples for plans over a dataset, or over the subset in the
 // key's parameters.

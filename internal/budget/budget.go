@@ -34,6 +34,16 @@ var (
 	ErrOverloaded = errors.New("memory budget exhausted")
 )
 
+// TooLargeError is the ErrTooLarge of a reservation.
+type TooLargeError struct{ Wanted, Total int64 }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("reserve %d bytes of %d: %v", e.Wanted, e.Total, ErrTooLarge)
+}
+
+// Unwrap returns ErrTooLarge.
+func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
+
 // DefaultWait is the longest wait for a reservation if New gets no other.
 const DefaultWait = 2 * time.Second
 
@@ -148,7 +158,7 @@ func (b *Budget) Reserve(ctx context.Context, n int64) (*Reservation, error) {
 // If have returns true, the reservation is nil. have is called without locks.
 func (b *Budget) ReserveOr(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	if n < 0 || n > b.total {
-		return nil, fmt.Errorf("reserve %d bytes of %d: %w", n, b.total, ErrTooLarge)
+		return nil, &TooLargeError{n, b.total}
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
