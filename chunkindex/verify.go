@@ -253,18 +253,21 @@ func (v *verifier) place(chunk int, extents []Extent, off, length int64) BadRang
 }
 
 // Touched calls visit with the number and key of each sample that overlaps a bad range. If the
-// chunk is compressed or has several extents, Touched visits all its samples.
+// chunk is compressed, Touched visits all its samples.
 func (x *Index) Touched(ctx context.Context, r BadRange, visit func(sample uint64, key []byte)) error {
 	table, err := x.Table(ctx, r.Chunk)
 	if err != nil {
 		return fmt.Errorf("samples of chunk %d: %w", r.Chunk, err)
 	}
 	extents, first := x.Extents(r.Chunk), x.First()[r.Chunk]
-	plain := len(extents) == 1 && extents[0].Length == x.Chunk(r.Chunk).Length
+	compressed, several := x.Chunk(r.Chunk).Codec != codec.None, len(extents) > 1
 	err = x.Keys(ctx, r.Chunk, func(sample uint64, key []byte) {
-		k := sample - first
-		at := extents[0].Offset + int64(table.Offset[k])
-		if !plain || at < r.Offset+r.Length && r.Offset < at+int64(table.Length[k]) {
+		at, length := extents[0].Offset+int64(table.Offset[sample-first]), int64(table.Length[sample-first])
+		bad := at < r.Offset+r.Length && r.Offset < at+length
+		if several {
+			bad = x.ShardKey(sample) == r.Shard // each sample is an object
+		}
+		if compressed || bad {
 			visit(sample, key)
 		}
 	})

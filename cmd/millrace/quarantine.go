@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/words"
 )
 
@@ -145,7 +146,7 @@ func (a *app) findBad(ctx context.Context, d location.Dataset, reason string, ba
 	if err != nil {
 		return fmt.Errorf("verify %s: %w", d.Loc, err)
 	}
-	for _, r := range found {
+	for _, r := range append(found, restOfChanged(d.Index, found)...) {
 		if r.Cause == chunkindex.Rewritten {
 			return fmt.Errorf("verify %s: %s", d.Loc, chunkindex.Explain(words.Printable(r.Shard), r.Cause, d.Loc.Address()))
 		}
@@ -157,4 +158,21 @@ func (a *app) findBad(ctx context.Context, d location.Dataset, reason string, ba
 		}
 	}
 	return nil
+}
+
+// restOfChanged returns all ranges of the objects that have changed: gateways read nothing from such
+// an object, not even bytes that are the same.
+func restOfChanged(x *chunkindex.Index, found []chunkindex.BadRange) (rest []chunkindex.BadRange) {
+	changed := map[string]bool{}
+	for _, r := range found {
+		changed[r.Shard] = changed[r.Shard] || r.Cause == objstore.ErrChanged.Error()
+	}
+	for chunk := range x.Chunks() {
+		for _, e := range x.Extents(chunk) {
+			if key := x.Shard(e.Shard).Key; changed[key] {
+				rest = append(rest, chunkindex.BadRange{Shard: key, Chunk: chunk, Offset: e.Offset, Length: e.Length, Cause: objstore.ErrChanged.Error()})
+			}
+		}
+	}
+	return rest
 }

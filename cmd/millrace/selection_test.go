@@ -144,6 +144,13 @@ func TestQuarantine_FindsDamagedSamples(t *testing.T) {
 	if _, got := quarantined(t, "quarantine", dir, "--verify"); len(got) != 1 || !strings.HasPrefix(got[0], "f009|") {
 		t.Errorf("got %v, want f009", got)
 	}
+	later := info.ModTime().Add(time.Second)
+	if err := os.Chtimes(all[0], later, later); err != nil { // so that gateways read nothing of it
+		t.Fatal(err)
+	}
+	if _, got := quarantined(t, "quarantine", dir, "--verify"); len(got) < 2 || slices.ContainsFunc(got, func(one string) bool { return !strings.HasSuffix(one, "|changed") }) {
+		t.Errorf("got %v, want all samples of the changed shard", got)
+	}
 }
 
 func TestSubset_StoresEqualSplitsOnce(t *testing.T) {
