@@ -244,8 +244,8 @@ class State:
         subset = plan.order.get("subset", "")
         if "samples:" not in subset or subset == self.order.get("subset", ""):
             return None
-        instead = 'quarantine(...) in its place, or reading=millrace.Reading(on_error="skip")'
-        return f"exclude(...) is for a new run: to go on from this checkpoint, use {instead}"
+        also = 'reading=millrace.Reading(on_error="skip") leaves out those that only fail to decode'
+        return f"exclude(...) is for a new run: to go on from this checkpoint, use quarantine(...) with the same samples; {also}"
 
     def _replaces(self, plan: Plan) -> bool:
         """Reports whether the order is the same except for replaced bad samples."""

@@ -143,12 +143,14 @@ class Local:
 
     def explain(self, e: MillraceError) -> None:
         """Adds a remedy to an error of this gateway, whose user knows neither its address nor its log."""
+        if e.code in ("batch_too_large", "overloaded"):
+            e.cure = "millrace.open(..., cache=...) sets --cache-size; smaller batches and less prefetch need less"
         if isinstance(e, (GatewayUnavailable, InternalError, IntegrityError, StoreError)):
-            e.cure = f"the gateway's log is {self.directory}/log"
-            if isinstance(e, (IntegrityError, StoreError)):
-                e.cure = f"`millrace verify {shlex.quote(self.address)}` compares the data with their index; {e.cure}"
+            log, where = f"the gateway's log is {self.directory}/log", shlex.quote(self.address)
+            damaged = f"`millrace verify {where}` compares the data with their index; {log}"
+            e.cure = damaged if isinstance(e, (IntegrityError, StoreError)) else log
             if e.code == "store_inconsistent":
-                e.cure = f"client.exclude(KEYS) leaves out samples of a file that is gone, client.quarantine(KEYS) replaces them; {e.cure}"
+                e.cure = f"{StoreError('', code=e.code).cure.replace('ADDRESS', where)}; {damaged}"
 
     def _own_directory(self) -> None:
         """Creates the directory, and rejects one that other users can write to."""
@@ -231,9 +233,7 @@ class Local:
         """Starts a gateway in a separate session, so that Ctrl-C and the exit of this process do not affect it."""
         self._write(served)
         d = self.directory
-        args = [
-            *self.command, *self._listen(), "--datasets", f"{d}/datasets.yaml", "--lame-duck", "0s", "--log-format", "json",
-        ]
+        args = [*self.command, *self._listen(), "--datasets", f"{d}/datasets.yaml", "--lame-duck", "0s", "--log-format", "json"]
         settings = {"MILLRACE_WHILE_LOCKED": f"{d}/users", "MILLRACE_LINGER": LINGER}
         if self.loopback:
             settings["MILLRACE_PORT_FILE"] = f"{d}/port"

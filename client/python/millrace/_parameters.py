@@ -113,9 +113,7 @@ _CHECKS = {
 }
 
 
-NOT_FOR_LOADERS = {
-    "start": "say epoch=; within an epoch load_state_dict goes on",
-}
+NOT_FOR_LOADERS = {"start": "say epoch=; within an epoch load_state_dict goes on"}
 """Parameters of Client.epoch that loaders do not support, with the alternative."""
 TORCH_ONLY = {"copy": "leave it out: millrace.torch.Dataset has it"}
 """Parameters that only millrace.torch supports, with the alternative elsewhere."""

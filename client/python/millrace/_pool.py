@@ -238,9 +238,7 @@ class Pool:
         if waited is not None and waited.state == _FETCHED and (self._consumers or self._may_decode(first)):
             return first, False
         ahead = self._now.ahead_bytes + self._stored.value
-        can_fetch = self._next < len(self._numbers) and (
-            self._next == first or (ahead <= self._room and self._next - first < self._most)
-        )
+        can_fetch = self._next < len(self._numbers) and (self._next == first or (ahead <= self._room and self._next - first < self._most))
         if can_fetch and not self._now.fetching:
             return self._next, True
         oldest = self._undecoded()

@@ -172,6 +172,11 @@ class StoreError(
 ):
     """The gateways' store is down, slow, denies access, or no longer matches the index."""
 
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message, **more)
+        if self.code == "store_inconsistent" and "cure" not in more:
+            self.cure = "`millrace quarantine ADDRESS --verify` finds the samples that cannot be read: client.quarantine(DIGEST) replaces them"
+
 
 class Overloaded(MillraceError, code="overloaded", cure="raise --cache-size, or take smaller batches or less prefetch"):
     """The gateways had no memory for the batch in all attempts."""

@@ -331,7 +331,17 @@ def test_errors_say_where_to_look(texts: Path) -> None:
         assert f"the gateway's log is {log}" in str(e.value)
         assert log.is_file()
         assert f"`millrace verify {texts}`" in str(e.value)
-        assert "client.exclude(KEYS) leaves out samples of a file that is gone, client.quarantine(KEYS) replaces them" in str(e.value)
+        assert f"`millrace quarantine {texts} --verify` finds the samples that cannot be read: client.quarantine(DIGEST) replaces" in str(e.value)
+        found = json.loads(harness.run("quarantine", str(texts), "--verify", "--json"))
+        assert [one["key"] for one in found["samples"]] == ["007"]
+        assert len(read(c.quarantine(found["quarantine"]))) == len(read(c.exclude("007"))) + 1 == len(KEYS)
+
+
+def test_a_quarantine_in_little_memory(texts: Path) -> None:
+    with millrace.open(texts, cache="1MiB") as c:
+        assert len(read(c.quarantine(KEYS[3]))) == len(KEYS)
+        with pytest.raises(millrace.errors.BatchTooLarge, match=r"takes 12582912 bytes of memory: --cache-size, .*; millrace.open\(..., cache="):
+            c.quarantine("7" * 64).epoch(0)
 
 
 def test_a_refusal_names_no_file_that_no_user_has_written(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
