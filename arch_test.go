@@ -86,6 +86,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/andybalholm/brotli", "github.com/klauspost/compress", "github.com/pierrec/lz4"},
 			never:   []string{"net", "os"},
 		},
+		"chunkindex/codec/jsonvalue": {never: []string{"net", "os"}},
 		"chunkindex/codec/zipmember": {outside: []string{"github.com/klauspost/compress"}, never: []string{"net", "os"}},
 		"chunkindex/codec/arrowbatch": {
 			ours:    []string{"chunkindex/rows"},
@@ -103,6 +104,7 @@ func floorPlan() map[string]room {
 		"chunkindex/format/arrowipc":   columnar("chunkindex/codec/arrowbatch"),
 		"chunkindex/format/csv":        flat("chunkindex/format/naming"),
 		"chunkindex/format/files":      flat("chunkindex/format/naming"),
+		"chunkindex/format/jsonl":      flat("chunkindex/codec/.", "chunkindex/codec/jsonvalue", "chunkindex/rows"),
 		"chunkindex/format/litdata":    flat("chunkindex/format/offsets"),
 		"chunkindex/format/mds":        {ours: flat("chunkindex/format/offsets").ours, outside: []string{"github.com/cespare/xxhash/v2", "github.com/zeebo/xxh3"}, never: []string{"net", "os"}},
 		"chunkindex/format/parquet":    columnar("chunkindex/codec/rowgroup"),

@@ -29,6 +29,7 @@ const (
 	Xz      Codec = 4 // The .xz File Format 1.2.1, any number of streams and blocks, only with the LZMA2 filter
 	Zip     Codec = 6 // members of a zip archive, stored or deflated
 	Arrow   Codec = 7 // record batches of Arrow, decoded into rows like Parquet's
+	JSON    Codec = 8 // values of JSON, decoded into lines
 )
 
 // LineFeed is a flag added to a codec: Decode appends a line feed to the decoded bytes. It is set

@@ -8,6 +8,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
+	"github.com/millrace-data/millrace/chunkindex/codec/jsonvalue"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
 )
@@ -79,6 +80,10 @@ var methods = sync.OnceValue(func() map[Codec]*method {
 			name: "arrow", described: true, whole: true,
 			smaller: "write the file again in smaller record batches",
 			room:    arrowbatch.Room, decode: arrowbatch.Decode,
+		},
+		JSON: {
+			name: "json", smaller: "write one value per line (jq -c)",
+			room: jsonvalue.Room, decode: jsonvalue.Decode,
 		},
 		Zip: {name: "zip", described: true, smaller: smallerFrames, decode: zipmember.Decode},
 	}

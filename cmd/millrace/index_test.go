@@ -279,21 +279,23 @@ func TestIndex_RejectsDatasetWithoutSamples(t *testing.T) {
 	}
 }
 
-// TestIndex_AsksAboutJSONOfManySamples: the error states the cause, and suggests commands that
-// contain the given options. It never suggests pack.
-func TestIndex_AsksAboutJSONOfManySamples(t *testing.T) {
-	dir := write(t, map[string]string{"llava.json": "[\n {\"image\": \"1.jpg\"},\n {\"image\": \"2.jpg\"}\n]\n", "1.jpg": "x", "2.jpg": "y"})
-	o := millrace(t, nil, "index", dir, "--match", "*.json")
+// TestIndex_ReadsArraysOfJSON one element per sample, and asks if elements are no objects.
+func TestIndex_ReadsArraysOfJSON(t *testing.T) {
+	dir := write(t, map[string]string{"llava.json": "[\n {\"image\": \"1.jpg\"},\n {\"image\": \"2.jpg\"}\n]\n", "1.jpg": "x", "2.jpg": "y", "n.json": "[1, 2]"})
+	if o := ok(t, "index", dir, "--match", "llava.json"); !strings.Contains(o.stdout, "2 samples in 1 chunk of 1 jsonl shard") {
+		t.Errorf("got %s", o.stdout)
+	}
+	o := millrace(t, nil, "index", dir, "--match", "n.json")
 	for _, want := range []string{
-		"object llava.json is an array of JSON",
-		"\n  cd " + dir + " && jq -c '.[]' 'llava.json' > 'llava.jsonl'  # ",
-		"\n  millrace index file://" + dir + " --match '*.json' --format files  # takes each object as one sample",
+		"object n.json is an array of JSON",
+		"\n  millrace index file://" + dir + " --match n.json --format jsonl  # takes each value as one sample",
+		"\n  millrace index file://" + dir + " --match n.json --format files  # takes each object as one sample",
 	} {
 		if o.code == exitOK || !strings.Contains(o.stderr, want) {
 			t.Errorf("got exit code %d, %s, want %q", o.code, o.stderr, want)
 		}
 	}
-	if o := ok(t, "index", dir, "--match", "*.json", "--format", "files"); !strings.Contains(o.stdout, "1 sample ") || strings.Contains(o.stdout+o.stderr, "pack") {
+	if o := ok(t, "index", dir, "--match", "n.json", "--format", "files"); !strings.Contains(o.stdout, "1 sample ") || strings.Contains(o.stdout+o.stderr, "pack") {
 		t.Errorf("one sample: got %s%s", o.stdout, o.stderr)
 	}
 }

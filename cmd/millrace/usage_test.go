@@ -97,7 +97,7 @@ func TestReport_PrintsFailuresAsJSON(t *testing.T) {
 		}
 	}
 	numbers := write(t, map[string]string{"train.bin": "0123456789"})
-	array := write(t, map[string]string{"x.json": "[\n {\"a\": 1},\n {\"a\": 2}\n]\n"})
+	array := write(t, map[string]string{"x.json": "[1, 2]\n"})
 	ok(t, "index", named, "--name", "one")
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "key")
@@ -121,7 +121,7 @@ func TestReport_PrintsFailuresAsJSON(t *testing.T) {
 		{"index " + mixed, exitUsage, `"choices":[{"match":"*.csv"},{"match":"*.jpg"}]`},
 		{"index " + splits + " --hidden", exitUsage, `"choices":[{"hidden":true,"split":"train"},{"hidden":true,"split":"val"},{"hidden":true,"split":"all"}]`},
 		{"index " + numbers, exitUsage, `"choices":[{"dtype":"uint16","sequence_length":1024}]`},
-		{"index " + array, exitUsage, `"choices":[{"format":"files"}],"commands":["cd ` + array + ` && jq -c '.[]' 'x.json' > 'x.jsonl'"]`},
+		{"index " + array, exitUsage, `"choices":[{"format":"jsonl"},{"format":"files"}]`},
 		{"index " + columns + " --fields caption", exitUsage, `"fields":["image.bytes","image.path","embedding",`},
 		{"index " + numbers + " --sequence-length 4", exitUsage, `"code":"invalid_argument","exit":2,"message":"index file://` + numbers + `: `},
 		{"serve --no-such --nor-this 3", exitUsage, `"message":"unknown flag: --no-such; unknown flag: --nor-this"`},

@@ -3,7 +3,6 @@ package files_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -30,42 +29,24 @@ func indented(t *testing.T, v any) []byte {
 	return append(b, '\n')
 }
 
-// TestSurvey_RefusesJSONOfManySamples compares the commands in the errors. TestOddities executes
-// these commands.
+// TestSurvey_RefusesJSONOfManySamples names the object, and a format for each way to read it.
 func TestSurvey_RefusesJSONOfManySamples(t *testing.T) {
 	many := records(1000)
-	oneLine, err := json.Marshal(many[:3])
-	if err != nil {
-		t.Fatal(err)
-	}
 	var several []byte
 	for _, r := range many[:5] {
 		several = append(several, indented(t, r)...)
 	}
-	nine := scantest.Objects{}
-	for i := range 9 {
-		nine[fmt.Sprintf("d/%d.json", i)] = indented(t, many[:2])
-	}
-	const each = `do jq -c "arrays[], objects" "$f" > "${f%.json}.jsonl"; done`
-	for name, c := range map[string]struct {
-		objects       scantest.Objects
-		what, command string
-	}{
-		"an array":                  {scantest.Objects{"alpaca data.json": indented(t, many)}, "alpaca data.json is an array of JSON", `jq -c '.[]' 'alpaca data.json' > 'alpaca data.jsonl'`},
-		"an array on one line":      {scantest.Objects{"a.json": append([]byte("\xef\xbb\xbf "), oneLine...)}, "a.json is an array of JSON", `jq -c '.[]' 'a.json' > 'a.jsonl'`},
-		"objects one after another": {scantest.Objects{"d/it's.json": several}, "d/it's.json is several JSON objects", `jq -c '.' 'd/it'\''s.json' > 'd/it'\''s.jsonl'`},
-		"a long object and others": {
-			scantest.Objects{"a.json": append(indented(t, map[string]any{"long": strings.Repeat("x", 30<<10)}), several...)}, "a.json is several JSON objects", `jq -c '.' 'a.json' > 'a.jsonl'`,
-		},
-		"two arrays beside one object": {
-			scantest.Objects{"a.json": indented(t, many[:3]), "b.json": indented(t, many[:2]), "c.json": []byte("{}")}, "a.json is an array of JSON", "for f in 'a.json' 'b.json' 'c.json'; " + each,
-		},
-		"more arrays than a command has": {nine, ".json is an array of JSON", `find . -name '*.json' -not -path '*/.*' | while IFS= read -r f; ` + each},
+	for want, objects := range map[string]scantest.Objects{
+		"a.json is an array of JSON":          {"a.json": indented(t, many), "b.txt": []byte("x")},
+		"number.json is an array of JSON":     {"number.json": []byte("\xef\xbb\xbf [1, 2]")},
+		"d/it's.json is several JSON objects": {"d/it's.json": several, "b.txt": []byte("x")},
+		"long.json is several JSON objects":   {"long.json": append(indented(t, map[string]any{"long": strings.Repeat("x", 30<<10)}), several...)},
+		"largest.json is an array of JSON":    {"largest.json": indented(t, many[:3]), "b.json": []byte("[1]"), "c.json": []byte("{}")},
 	} {
-		_, err := files.Format().Survey(t.Context(), c.objects, format.Options{})
+		_, err := files.Format().Survey(t.Context(), objects, format.Options{})
 		choice, ok := errors.AsType[*format.ChoiceError](err)
-		if !ok || !strings.Contains(choice.Cause, c.what) || len(choice.Ways) != 2 || choice.Ways[0].Command != c.command || choice.Ways[1].Flag != "format" || choice.Ways[1].Value != "files" {
-			t.Errorf("%s: got %v, want %q, and %q or --format files", name, err, c.what, c.command)
+		if !ok || !strings.Contains(choice.Cause, want) || len(choice.Ways) != 2 || choice.Ways[0].Value != "jsonl" || choice.Ways[1].Value != "files" {
+			t.Errorf("got %v, want %q, and a choice of formats", err, want)
 		}
 	}
 }

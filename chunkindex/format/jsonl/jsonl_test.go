@@ -81,18 +81,67 @@ func TestShards(t *testing.T) {
 				"c.json": {sample("c/000000000", 0, 300<<10+8, 1), sample("c/000000001", 300<<10+9, 2, 1)}, "d.json": {sample("d/000000000", 0, 2, 1)}, "e.json": nil,
 			},
 		},
-		"one long value":         {false, scantest.Objects{"a.json": []byte("{}\n{}\n"), "coco.json": []byte("{\"a\":[" + strings.Repeat("1,\n", 5000) + "1]}")}, nil},
-		"names in capitals":      {false, scantest.Objects{"A.JSONL": []byte("1\n")}, map[string][]scantest.Sample{"A.JSONL": {sample("A/000000000", 0, 1, 1)}}},
-		"among others":           {false, scantest.Objects{"a.json": []byte("{}\n{}\n"), "info.json": []byte("{\n}\n")}, nil},
-		"an object a file":       {false, scantest.Objects{"a.json": []byte("{}\n")}, nil},
-		"an object, and no more": {false, scantest.Objects{"a.json": []byte("{}\n{\n}\n")}, nil},
-		"an array a file":        {false, scantest.Objects{"a.json": []byte("[\n{},\n{}\n]\n")}, nil},
-		"numbers":                {false, scantest.Objects{"a.json": []byte("1\n2\n")}, nil},
-		"nothing":                {false, scantest.Objects{"a.txt": []byte("{}\n{}\n")}, nil},
+		"one long value":    {false, scantest.Objects{"a.json": []byte("{}\n{}\n"), "coco.json": []byte("{\"a\":[" + strings.Repeat("1,\n", 5000) + "1]}")}, nil},
+		"names in capitals": {false, scantest.Objects{"A.JSONL": []byte("1\n")}, map[string][]scantest.Sample{"A.JSONL": {sample("A/000000000", 0, 1, 1)}}},
+		"among others":      {false, scantest.Objects{"a.json": []byte("{}\n{}\n"), "info.json": []byte("{\n}\n")}, nil},
+		"an object a file":  {false, scantest.Objects{"a.json": []byte("{}\n")}, nil},
+		"objects on several lines": {
+			false,
+			scantest.Objects{"a.json": []byte("{}\n{\n}\n"), "b.json": []byte("{\n \"a\": \"}\\\"\"}{\"b\":[ 1 , {} ]}")},
+			map[string][]scantest.Sample{"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 2, 1)}, "b.json": {sample("b/000000000", 0, 11, 1), sample("b/000000001", 12, 12, 1)}},
+		},
+		"arrays": {
+			false,
+			scantest.Objects{"a.json": []byte("\xef\xbb\xbf [\n{},\n{\"a\" : 1.50, \"b\":\"\\u00e4 \"}\n]\n"), "b.json": []byte("[{},null,-1e5,true,\"x\",[1 ,2]]"), "c.json": []byte("{}\n{}\n"), "d.json": nil},
+			map[string][]scantest.Sample{
+				"a.json": {sample("a/000000000", 0, 2, 1), sample("a/000000001", 3, 24, 1)},
+				"b.json": {sample("b/000000000", 0, 2, 1), sample("b/000000001", 3, 4, 1), sample("b/000000002", 8, 4, 1), sample("b/000000003", 13, 4, 1), sample("b/000000004", 18, 3, 1), sample("b/000000005", 22, 5, 1)},
+				"c.json": {sample("c/000000000", 0, 2, 1), sample("c/000000001", 3, 2, 1)}, "d.json": nil,
+			},
+		},
+		"an array next to other objects": {false, scantest.Objects{"a.json": []byte("[{}]"), "a.parquet": []byte("x")}, nil},
+		"an array of numbers":            {false, scantest.Objects{"a.json": []byte("[1, 2]")}, nil},
+		"any JSON, asked for by name": {
+			true,
+			scantest.Objects{"a.json": []byte("{\n}"), "b.txt": []byte("[ {} ]"), "c": []byte("1\n[2]\n")},
+			map[string][]scantest.Sample{"a.json": {sample("a/000000000", 0, 2, 1)}, "b.txt": {sample("b.txt/000000000", 0, 2, 1)}, "c": {sample("c/000000000", 0, 1, 1), sample("c/000000001", 2, 3, 1)}},
+		},
+		"numbers": {false, scantest.Objects{"a.json": []byte("1\n2\n")}, nil},
+		"nothing": {false, scantest.Objects{"a.txt": []byte("{}\n{}\n")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scantest.Finds(t, jsonl.Format(), format.Options{Named: c.named}, c.objects, c.want)
 		})
+	}
+}
+
+// TestScan_RefusesMalformedArrays and values that are cut, with the place.
+func TestScan_RefusesMalformedArrays(t *testing.T) {
+	for text, want := range map[string]string{
+		"[{},{}":        "the array does not end",
+		"[{},{\"a\":":   "value at offset 4: unexpected EOF",
+		"[{},,{}]":      "2 commas before offset 5",
+		"[{} {}]":       "0 commas before offset 4",
+		"[{},]":         "unexpected ']' at offset 4",
+		"[{}]]":         "unexpected ']' at offset 4",
+		"[{}] {}":       "more data follows the end of the array at offset 3",
+		"[{}],":         "more data follows the end of the array at offset 3",
+		"[{},{a:1}]":    "value at offset 4: invalid character 'a'",
+		"[{},NaN]":      "value at offset 4: invalid character 'N'",
+		"[{},\"\xff\"]": "line 2: not UTF-8",
+		"{\n}{},{}":     "1 commas before offset 6",
+		"{\n}{}}":       "unexpected '}' at offset 5",
+		"{\n}{} 1":      "value at offset 6 is not an object",
+		"[{}" + strings.Repeat(",{}", 5000) + ",{\"a\"}]": "value at offset 15004: invalid character '}'",
+	} {
+		_, err := scan(format.Options{}, scantest.Objects{"a.json": []byte(text)})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "shard a.json") {
+			t.Errorf("%.40q: got %v, want %q", text, err, want)
+		}
+	}
+	packed := scantest.Objects{"a.json": []byte("[{}]"), "b.json.gz": []byte("x")}
+	if _, err := jsonl.Format().Survey(t.Context(), packed, format.Options{Named: true}); err == nil || !strings.Contains(err.Error(), "b.json.gz is compressed") {
+		t.Errorf("a compressed object: got %v", err)
 	}
 }
 

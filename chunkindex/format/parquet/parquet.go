@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
@@ -34,9 +35,11 @@ func Format() format.Format {
 	return format.Format{
 		Name:   framing.Parquet,
 		Shards: "names in .parquet, .parq",
-		Last:   true, // img2dataset stores a Parquet table next to the shards that contain the images
 		Takes:  []format.Option{format.Fields},
 		Survey: func(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+			if !o.Named && slices.ContainsFunc(l.Objects(), func(o format.Object) bool { return format.Ext(o.Key) == ".tar" }) {
+				return nil, nil // img2dataset stores a table with each shard that contains the images
+			}
 			return files(o.Fields).Survey(ctx, l, o)
 		},
 	}
