@@ -3,7 +3,6 @@ package build
 import (
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -78,9 +77,20 @@ func TestRun_ReusesParquetShards(t *testing.T) {
 	defer x.Close()
 	checkChunks(t, store, x)
 	store.Set("c.parquet", parquetFile(t, "types"))
-	if _, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "c.parquet") || !strings.Contains(err.Error(), "schema") {
-		t.Errorf("got %v, want a refusal of the file of another schema", err)
+	third, err := Run(t.Context(), store, "", Options{})
+	if err != nil || third.ReusedShards != 0 || third.Samples <= second.Samples {
+		t.Errorf("a file with more columns: got %+v, %v, want all shards scanned with the schema of all", third, err)
 	}
+	again, err := Run(t.Context(), store, "", Options{})
+	if err != nil || again.ReusedShards != 3 || again.Generation != third.Generation {
+		t.Errorf("again: got %+v, %v, want all shards reused", again, err)
+	}
+	mapped, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mapped.Close()
+	checkChunks(t, store, mapped)
 }
 
 // TestRun_ReadmeNamesClasses checks that class names come from README.md, independent of the

@@ -19,7 +19,7 @@ func partition(key string) []string {
 // refusePartitions returns an error for tables in several Hive partitions, because no sample would
 // have the partition columns. It accepts a pattern that the user chose.
 func (b *builder) refusePartitions() error {
-	name := map[string]string{framing.Parquet: "parquet", framing.Arrow: "arrow", framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // format names in pyarrow.dataset
+	name := map[string]string{framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // format names in pyarrow.dataset
 	if name == "" || b.chosenByPattern() {
 		return nil
 	}

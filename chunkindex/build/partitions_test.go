@@ -15,18 +15,16 @@ func TestBuild_RefusesPartitions(t *testing.T) {
 	table := string(parquetFile(t, "by-polars"))
 	bodies := map[string]string{"parquet": table, "jsonl": "{}\n", "csv": "a,b\nx,y\n", "jpg": "x"}
 	for _, c := range []struct{ keys, match, split, as string }{
-		{"label=cat/1.parquet label=dog/1.parquet", "", "", "parquet"},
-		{"year=2024/label=cat/1.parquet year=2024/label=dog/1.parquet", "", "", "parquet"},
-		{"t/label=cat/1.parquet t/x.parquet", "", "", "parquet"},
-		{"label=cat/1.parquet label=dog/1.parquet x.parquet", "!x.parquet", "", "parquet"},
+		{"a=1/x.csv a=2/x.csv y.csv", "!y.csv", "", "csv"},
 		{"a=1/x.csv a=2/x.csv", "", "", "csv"},
 		{"a=1/x.jsonl a=2/x.jsonl", "", "", "json"},
 		{"split=train/a=1/x.jsonl split=train/a=2/x.jsonl split=test/a=1/x.jsonl", "", "train", "json"},
 		{"split=train/x.jsonl split=test/x.jsonl", "", "all", "json"},
 
-		{"label=cat/1.parquet label=dog/1.parquet", "*", "", ""},
-		{"label=cat/1.parquet label=dog/1.parquet", "label=cat/*", "", ""},
-		{"label=cat/1.parquet label=cat/2.parquet", "", "", ""},
+		{"label=cat/1.parquet label=dog/1.parquet", "", "", ""},
+		{"a=1/x.csv a=2/x.csv", "*", "", ""},
+		{"a=1/x.csv a=2/x.csv", "a=1/*", "", ""},
+		{"a=1/x.csv a=1/y.csv", "", "", ""},
 		{"split=train/x.jsonl split=test/x.jsonl", "", "train", ""},
 		{"a=1/x.jpg a=2/x.jpg", "", "", ""},
 		{"=1/x.jsonl =2/x.jsonl", "", "", ""},

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // Codec identifies the compression of an object or chunk. The numbers are defined in
@@ -36,6 +38,10 @@ const (
 // on the last chunk of a text file whose last line is not terminated.
 const LineFeed Codec = 1 << 8
 
+// Mapped is a flag added to a codec of rows: the parameters begin with a mapping (package rows), which
+// converts the rows of the file to those of its dataset.
+const Mapped Codec = 1 << 9
+
 // Limits of frames.
 const (
 	MaxFrame  = 1 << 30 // maximum decoded bytes of a frame
@@ -43,11 +49,20 @@ const (
 )
 
 // method returns the implementation of a codec, or nil if it is unknown.
-func (c Codec) method() *method { return methods()[c&^LineFeed] }
+func (c Codec) method() *method {
+	m := methods()[c&^(LineFeed|Mapped)]
+	if m != nil && m.rows == nil && c&Mapped != 0 {
+		return nil
+	}
+	return m
+}
 
 // String returns the name of the codec, such as "zstd". If the codec has the flag LineFeed, the
 // name mentions it.
 func (c Codec) String() string {
+	if c&Mapped != 0 {
+		return fmt.Sprintf("%v with mapped columns", c&^Mapped)
+	}
 	if c&LineFeed != 0 {
 		return fmt.Sprintf("%v and a line feed", c&^LineFeed)
 	}
@@ -146,18 +161,27 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	if m == nil {
 		return fmt.Errorf("%v is unknown", c)
 	}
-	if m.decode != nil && skip != 0 {
+	if (m.decode != nil || m.rows != nil) && skip != 0 {
 		return fmt.Errorf("decode %v: %d bytes to skip, but a chunk begins with a frame", c, skip)
 	}
-	if err := m.fill(params, stored, skip, dst); err != nil {
+	if err := m.fill(c, params, stored, skip, dst); err != nil {
 		return fmt.Errorf("decode %v: %w", c, err)
 	}
 	return nil
 }
 
 // fill fills dst with the decoded bytes of whole frames, after skipping the first skip bytes.
-func (m *method) fill(params, stored []byte, skip int64, dst []byte) error {
-	if m.decode != nil {
+func (m *method) fill(c Codec, params, stored []byte, skip int64, dst []byte) (err error) {
+	switch {
+	case m.rows != nil:
+		var mapping *rows.Mapping
+		if c&Mapped != 0 {
+			if mapping, params, err = rows.CutMapping(params); err != nil {
+				return err
+			}
+		}
+		return m.rows(params, stored, dst, mapping)
+	case m.decode != nil:
 		return m.decode(params, stored, dst)
 	}
 	in, done, err := m.open(params, bytes.NewReader(stored))

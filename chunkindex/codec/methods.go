@@ -11,18 +11,20 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec/jsonvalue"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
 	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // method implements a codec. It decodes either a stream of frames, or all frames of one chunk at
 // once.
 type method struct {
 	name      string
-	smaller   string                                 // advice on how to write smaller frames
-	described bool                                   // chunks have parameters
-	room      func(decoded int64) int64              // memory needed in addition to the stored bytes; nil: negligible
-	decode    func(params, stored, dst []byte) error // fills dst from the frames of a chunk; nil: objects are streams of frames
-	whole     bool                                   // chunks are whole frames
-	pieces    bool                                   // frames may be read without the bytes of some columns
+	smaller   string                                                  // advice on how to write smaller frames
+	described bool                                                    // chunks have parameters
+	room      func(decoded int64) int64                               // memory needed in addition to the stored bytes; nil: negligible
+	decode    func(params, stored, dst []byte) error                  // fills dst from the frames of a chunk; nil: objects are streams of frames
+	rows      func(params, stored, dst []byte, m *rows.Mapping) error // like decode, for codecs of rows
+	whole     bool                                                    // chunks are whole frames
+	pieces    bool                                                    // frames may be read without the bytes of some columns
 
 	// For streams of frames:
 	begins func(head []byte) bool // reports whether an object may begin with these four bytes, or fewer if the object is shorter
@@ -74,12 +76,12 @@ var methods = sync.OnceValue(func() map[Codec]*method {
 		Parquet: {
 			name: "parquet", described: true, whole: true, pieces: true,
 			smaller: "write the file again with smaller row groups (row_group_size=)",
-			room:    rowgroup.Room, decode: rowgroup.Decode,
+			room:    rowgroup.Room, rows: rowgroup.Decode,
 		},
 		Arrow: {
 			name: "arrow", described: true, whole: true,
 			smaller: "write the file again in smaller record batches",
-			room:    arrowbatch.Room, decode: arrowbatch.Decode,
+			room:    arrowbatch.Room, rows: arrowbatch.Decode,
 		},
 		JSON: {
 			name: "json", smaller: "write one value per line (jq -c)",

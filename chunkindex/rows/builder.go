@@ -15,7 +15,8 @@ type Builder struct {
 	bitmap  []byte
 	lengths []byte
 	pieces  [][]byte
-	size    int64 // total length of the pieces
+	size    int64   // total length of the pieces
+	mapped  *mapped // converts the rows; nil: they stay as they are
 }
 
 // NewBuilder returns a Builder for rows of a layout.
@@ -54,6 +55,9 @@ func (b *Builder) Size() int64 { return int64(len(b.bitmap)+len(b.lengths)) + b.
 
 // Append appends the row to dst. It returns ErrLimit if dst would become longer than limit.
 func (b *Builder) Append(dst []byte, limit int64) ([]byte, error) {
+	if b.mapped != nil {
+		return b.convert().Append(dst, limit)
+	}
 	if n := b.Size(); n > MaxRow || int64(len(dst))+n > limit {
 		return dst, ErrLimit
 	}

@@ -132,7 +132,7 @@ func drawRow(r *rapid.T, b *rows.Builder, fields []*rows.Node, step *int) map[st
 	for _, f := range fields {
 		at := *step
 		*step++
-		if f.Nullable && rapid.Bool().Draw(r, "null") {
+		if f.Nullable && (f.Logical == "null" || rapid.Bool().Draw(r, "null")) {
 			b.Null(at)
 			*step += inside(f)
 			row[f.Name] = nil

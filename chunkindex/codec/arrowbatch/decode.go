@@ -24,6 +24,7 @@ func Room(decoded int64) int64 { return 2*decoded + 4<<20 }
 // Decoder decodes the rows of record batches sequentially.
 type Decoder struct {
 	schema *Schema
+	mapped *rows.Mapping // converts rows; nil: they stay as they are
 	unpack unpacker
 	row    *record
 	n, at  int64 // number of rows in the current batch, and number of rows returned
@@ -38,6 +39,9 @@ type Decoder struct {
 func NewDecoder(s *Schema, room int64) *Decoder {
 	return &Decoder{schema: s, unpack: unpacker{room: room}, dictionaries: map[int64]*dictionary{}}
 }
+
+// Map makes the decoder convert the rows of later batches; a nil mapping changes nothing.
+func (d *Decoder) Map(m *rows.Mapping) { d.mapped = m }
 
 // Close releases the decompressors.
 func (d *Decoder) Close() { d.unpack.close() }
@@ -98,8 +102,10 @@ func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
 		return errBuffer
 	}
 	d.n, d.at = count, 0
-	d.row, err = newRecord(arrays)
-	return err
+	if d.row, err = newRecord(arrays); err != nil {
+		return err
+	}
+	return d.row.builder.Map(d.mapped)
 }
 
 // Next appends the next row to dst, which must not exceed limit. It returns io.EOF after the last
@@ -125,13 +131,15 @@ func (d *Decoder) Fits(decoded int64) error {
 	return nil
 }
 
-// Decode fills dst with the rows of the record batches in stored that params describe.
-func Decode(params, stored, dst []byte) error {
+// Decode fills dst with the rows of the record batches in stored that params describe, converted by a
+// mapping if it is not nil.
+func Decode(params, stored, dst []byte, m *rows.Mapping) error {
 	s, batches, err := parseParams(params)
 	if err != nil {
 		return err
 	}
 	d := NewDecoder(s, Room(int64(len(dst))))
+	d.Map(m)
 	defer d.Close()
 	at := 0
 	for i, b := range batches {

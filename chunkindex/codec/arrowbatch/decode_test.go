@@ -229,11 +229,11 @@ func TestDecode_MatchesArrow(t *testing.T) {
 			}
 			params, stored := chunk(t, schema, batches)
 			again := make([]byte, len(decoded))
-			if err := arrowbatch.Decode(params, stored, again); err != nil || !bytes.Equal(again, decoded) {
+			if err := arrowbatch.Decode(params, stored, again, nil); err != nil || !bytes.Equal(again, decoded) {
 				t.Errorf("got %v and other rows from the parameters of a chunk", err)
 			}
 			for _, dst := range [][]byte{make([]byte, len(decoded)-1), make([]byte, len(decoded)+1)} {
-				if err := arrowbatch.Decode(params, stored, dst); err == nil {
+				if err := arrowbatch.Decode(params, stored, dst, nil); err == nil {
 					t.Errorf("%d bytes for rows of %d: got no error", len(dst), len(decoded))
 				}
 			}
@@ -363,7 +363,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		_, _ = arrowbatch.ParseFooter(head)
-		_ = arrowbatch.Decode(params, stored, make([]byte, 1<<12))
+		_ = arrowbatch.Decode(params, stored, make([]byte, 1<<12), nil)
 	})
 }
 
@@ -382,7 +382,7 @@ func TestDecode_DamagedBatches(t *testing.T) {
 			if random.IntN(3) == 0 {
 				p[random.IntN(len(p))] ^= 1 << random.IntN(8)
 			}
-			_ = arrowbatch.Decode(p, b, make([]byte, 1<<12))
+			_ = arrowbatch.Decode(p, b, make([]byte, 1<<12), nil)
 			all := make([][]byte, len(batches))
 			for i := range all {
 				all[i] = bytes.Clone(batches[i])

@@ -75,7 +75,7 @@ func TestParams_ContainUsedValues(t *testing.T) {
 	}
 	want := "\x01" + "\x00\x01\x00\x00\x00b" + "\x01" + "\x01"
 	rows := make([]byte, len(want))
-	if err := arrowbatch.Decode(params, stored, rows); err != nil || string(rows) != want {
+	if err := arrowbatch.Decode(params, stored, rows, nil); err != nil || string(rows) != want {
 		t.Errorf("got %q, %v, want %q", rows, err, want)
 	}
 	at := strings.Index(string(params), "\x02\x01\x00\x00\x00\x03\x00\x00\x00") // the numbers of the two values
@@ -91,7 +91,7 @@ func TestParams_ContainUsedValues(t *testing.T) {
 	} {
 		b := []byte(string(params))
 		b[change.at] = change.to
-		if err := arrowbatch.Decode(b, stored, make([]byte, len(want))); err == nil {
+		if err := arrowbatch.Decode(b, stored, make([]byte, len(want)), nil); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}

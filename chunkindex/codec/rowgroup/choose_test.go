@@ -34,7 +34,7 @@ func decoded(t testing.TB, file []byte, f *rowgroup.File, length int) []byte {
 		}
 	}
 	dst := make([]byte, length)
-	if err := rowgroup.Decode(params, bytes.Clone(stored), dst); err != nil {
+	if err := rowgroup.Decode(params, bytes.Clone(stored), dst, nil); err != nil {
 		t.Fatal(err)
 	}
 	return dst

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // Decoder decodes the rows of one row group sequentially.
@@ -60,6 +62,9 @@ func newDecoder(f *Frame, stored []byte, mem memory) (*Decoder, error) {
 	}
 	return d, nil
 }
+
+// Map makes the decoder convert its rows; a nil mapping changes nothing.
+func (d *Decoder) Map(m *rows.Mapping) error { return d.row.builder.Map(m) }
 
 // columnMemory is the memory that a column needs in addition to its pages: three batches of levels
 // and dictionary numbers.
@@ -137,9 +142,9 @@ func (d *Decoder) Fits(decoded int64) error {
 // of which few values are used, and for small row groups of many columns.
 func Room(decoded int64) int64 { return decoded + decoded/2 + 4<<20 }
 
-// Decode fills dst with the rows of consecutive row groups. params contains the Params of each row
-// group, each preceded by its length.
-func Decode(params, stored, dst []byte) error {
+// Decode fills dst with the rows of consecutive row groups, converted by a mapping if it is not nil.
+// params contains the Params of each row group, each preceded by its length.
+func Decode(params, stored, dst []byte, m *rows.Mapping) error {
 	at := 0
 	mem := memory{arena: stored[len(stored):cap(stored)], left: Room(int64(len(dst)))}
 	for first := true; len(params) > 0; first = false {
@@ -160,7 +165,7 @@ func Decode(params, stored, dst []byte) error {
 		}
 		group := stored[f.Gap : f.Gap+f.Length]
 		stored = stored[f.Gap+f.Length:]
-		if at, err = decode(f, group, dst, at, mem); err != nil {
+		if at, err = decode(f, group, dst, at, mem, m); err != nil {
 			return err
 		}
 	}
@@ -171,12 +176,15 @@ func Decode(params, stored, dst []byte) error {
 }
 
 // decode writes all rows of a row group to dst[at:] and returns the offset after them.
-func decode(f *Frame, stored, dst []byte, at int, mem memory) (int, error) {
+func decode(f *Frame, stored, dst []byte, at int, mem memory, m *rows.Mapping) (int, error) {
 	d, err := newDecoder(f, stored, mem)
 	if err != nil {
 		return at, err
 	}
 	defer d.Close()
+	if err := d.Map(m); err != nil {
+		return at, err
+	}
 	for {
 		b, err := d.Next(dst[:at], int64(len(dst)))
 		if errors.Is(err, io.EOF) {

@@ -114,16 +114,16 @@ func TestDecode_Chunks(t *testing.T) {
 				for _, room := range []int64{0, 100, rowgroup.Room(int64(len(want)))} {
 					got := make([]byte, len(want))
 					work := append(make([]byte, 0, int64(len(stored))+room), stored...)
-					if err := rowgroup.Decode(params, work, got); err != nil || !bytes.Equal(got, want) {
+					if err := rowgroup.Decode(params, work, got, nil); err != nil || !bytes.Equal(got, want) {
 						t.Errorf("%s, row groups %d to %d: got other rows, %v", name, from, to, err)
 					}
 				}
 				for _, n := range []int{len(want) - 1, len(want) + 1} {
-					if err := rowgroup.Decode(params, stored, make([]byte, n)); err == nil {
+					if err := rowgroup.Decode(params, stored, make([]byte, n), nil); err == nil {
 						t.Errorf("%s, row groups %d to %d: %d bytes of %d: got no error", name, from, to, n, len(want))
 					}
 				}
-				if err := rowgroup.Decode(params, stored[:len(stored)-1], make([]byte, len(want))); err == nil {
+				if err := rowgroup.Decode(params, stored[:len(stored)-1], make([]byte, len(want)), nil); err == nil {
 					t.Errorf("%s: a byte of %d too few: got no error", name, len(stored))
 				}
 			}

@@ -78,7 +78,7 @@ func TestDecode_TruncatedGroups(t *testing.T) {
 			if n > 50 && n < len(stored)-50 && n%37 != 0 {
 				continue
 			}
-			if err := rowgroup.Decode(params, stored[:n:n], dst); err == nil || failed(err) {
+			if err := rowgroup.Decode(params, stored[:n:n], dst, nil); err == nil || failed(err) {
 				t.Fatalf("%s, %d bytes of %d: got %v, want an error", name, n, len(stored), err)
 			}
 		}
@@ -262,7 +262,7 @@ func TestDecoder_LimitsMemory(t *testing.T) {
 		t.Errorf("got %v for a row group of enough rows", err)
 	}
 	p := f.Params()
-	err = rowgroup.Decode(append(binary.AppendUvarint(nil, uint64(len(p))), p...), h.pages, make([]byte, len(b)))
+	err = rowgroup.Decode(append(binary.AppendUvarint(nil, uint64(len(p))), p...), h.pages, make([]byte, len(b)), nil)
 	if err == nil || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("got %v, want an error", err)
 	}
@@ -296,7 +296,7 @@ func FuzzDecode(f *testing.F) {
 		if n < 0 || n > 1<<20 {
 			return
 		}
-		if err := rowgroup.Decode(params, stored[:len(stored):len(stored)], make([]byte, n)); failed(err) {
+		if err := rowgroup.Decode(params, stored[:len(stored):len(stored)], make([]byte, n), nil); failed(err) {
 			t.Fatal(err)
 		}
 		frame, err := rowgroup.ParseParams(params)

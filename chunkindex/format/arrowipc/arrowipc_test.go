@@ -107,7 +107,7 @@ func TestSamples(t *testing.T) {
 // TestRefused checks that unsupported files are rejected by name, with advice.
 func TestRefused(t *testing.T) {
 	whole, streamed := file(t, batch(0, 5)), stream(t, batch(0, 5), batch(5, 5))
-	other := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, nil), batch(0, 5).Columns()[:1], 5)
+	other := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.PrimitiveTypes.Int32}}, nil), batch(0, 5).Columns()[:1], 5)
 	for name, c := range map[string]struct {
 		objects scantest.Objects
 		want    string
@@ -118,7 +118,7 @@ func TestRefused(t *testing.T) {
 		"another kind of file":                {scantest.Objects{"a.arrow": bytes.Repeat([]byte("x"), 100)}, "like neither an Arrow file nor a stream"},
 		"a few bytes":                         {scantest.Objects{"a.arrow": []byte("ARR")}, "too few"},
 		"Feather of version 1":                {scantest.Objects{"a.feather": []byte("FEA1 and so on")}, "Feather file of version 1"},
-		"two schemas":                         {scantest.Objects{"a.arrow": whole, "b.arrow": stream(t, other)}, `its schema is not that of a.arrow: column 1 is "n" of type int32 not null there, and "n" of type int32 here`},
+		"two types of one column":             {scantest.Objects{"a.arrow": whole, "b.arrow": stream(t, other)}, `object b.arrow: column "text" is of type int32 not null here, and of type utf8 in a.arrow`},
 		"compressed as a whole":               {scantest.Objects{"a.arrow.gz": whole}, "compressed as a whole"},
 		"a footer that is longer than a file": {scantest.Objects{"a.arrow": append(bytes.Clone(whole[:len(whole)-10]), "\xff\xff\x00\x00ARROW1"...)}, "footer"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 	"github.com/millrace-data/millrace/chunkindex/format/rowscan"
+	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // next returns the location of the next record batch, after reading any dictionaries before it. It
@@ -109,6 +110,9 @@ func (b batch) Fits(decoded int64) error {
 	}
 	return err
 }
+
+// Map implements rowscan.File.
+func (f *file) Map(m *rows.Mapping) { f.decoder.Map(m) }
 
 // Params implements rowscan.File.
 func (f *file) Params(frames []rowscan.Frame) []byte {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/rowgroup"
@@ -35,11 +34,9 @@ func Format() format.Format {
 	return format.Format{
 		Name:   framing.Parquet,
 		Shards: "names in .parquet, .parq",
+		Last:   true, // img2dataset stores a table next to the shards that contain the images
 		Takes:  []format.Option{format.Fields},
 		Survey: func(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-			if !o.Named && slices.ContainsFunc(l.Objects(), func(o format.Object) bool { return format.Ext(o.Key) == ".tar" }) {
-				return nil, nil // img2dataset stores a table with each shard that contains the images
-			}
 			return files(o.Fields).Survey(ctx, l, o)
 		},
 	}
@@ -68,6 +65,7 @@ type file struct {
 	in      format.Ranges
 	groups  []rowgroup.Group // remaining row groups
 	stored  []byte
+	mapping *rows.Mapping
 	decoder *rowgroup.Decoder
 }
 
@@ -92,9 +90,14 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 		}
 		rest = rest[r.Length:]
 	}
-	f.decoder, err = rowgroup.NewDecoder(g.Frame, f.stored, rowgroup.MaxGroup)
-	return frame, f.decoder, err
+	if f.decoder, err = rowgroup.NewDecoder(g.Frame, f.stored, rowgroup.MaxGroup); err != nil {
+		return frame, nil, err
+	}
+	return frame, f.decoder, f.decoder.Map(f.mapping)
 }
+
+// Map implements rowscan.File.
+func (f *file) Map(m *rows.Mapping) { f.mapping = m }
 
 // Params implements rowscan.File. It returns the parameters of all row groups, each preceded by its
 // length.

@@ -188,15 +188,15 @@ func TestRefused(t *testing.T) {
 		objects scantest.Objects
 		want    string
 	}{
-		"another kind of file":  {scantest.Objects{"a.parquet": bytes.Repeat([]byte("x"), 100)}, "object a.parquet: it does not end with PAR1"},
-		"a few bytes":           {scantest.Objects{"a.parquet": []byte("PAR1")}, "object a.parquet: it has 4 bytes"},
-		"a file that was cut":   {scantest.Objects{"a.parquet": whole[:len(whole)-100]}, "truncated"},
-		"an encrypted footer":   {scantest.Objects{"a.parquet": append(bytes.Clone(whole[:len(whole)-4]), "PARE"...)}, "encrypted"},
-		"a footer that is long": {scantest.Objects{"a.parquet": append(binary.LittleEndian.AppendUint32(bytes.Clone(whole), 1<<31), "PAR1"...)}, "exceeds the file"},
-		"compressed as a whole": {scantest.Objects{"a.parquet.gz": whole}, "object a.parquet.gz: a Parquet file that is compressed as a whole"},
-		"two schemas":           {scantest.Objects{"a.parquet": whole, "b.parquet": file(t, "types")}, `shard b.parquet: its schema is not that of a.parquet: column 1 is "int32" of type int32 there, and "bool" of type bool here`},
-		"a later footer":        {scantest.Objects{"a.parquet": whole, "b.parquet": whole[:len(whole)-5]}, "shard b.parquet: it does not end with PAR1"},
-		"damaged pages":         {scantest.Objects{"a.parquet": append(append(bytes.Clone(whole[:100]), whole[100]^1), whole[101:]...)}, "row group at offset 4"},
+		"another kind of file":    {scantest.Objects{"a.parquet": bytes.Repeat([]byte("x"), 100)}, "object a.parquet: it does not end with PAR1"},
+		"a few bytes":             {scantest.Objects{"a.parquet": []byte("PAR1")}, "object a.parquet: it has 4 bytes"},
+		"a file that was cut":     {scantest.Objects{"a.parquet": whole[:len(whole)-100]}, "truncated"},
+		"an encrypted footer":     {scantest.Objects{"a.parquet": append(bytes.Clone(whole[:len(whole)-4]), "PARE"...)}, "encrypted"},
+		"a footer that is long":   {scantest.Objects{"a.parquet": append(binary.LittleEndian.AppendUint32(bytes.Clone(whole), 1<<31), "PAR1"...)}, "exceeds the file"},
+		"compressed as a whole":   {scantest.Objects{"a.parquet.gz": whole}, "object a.parquet.gz: a Parquet file that is compressed as a whole"},
+		"two types of one column": {scantest.Objects{"a.parquet": whole, "b.parquet": nil, "c.parquet": file(t, "nested"), "d.parquet": file(t, "types")}, `object d.parquet: column "fixed" is of type fixed_size_binary[3] here, and of type fixed_size_binary[4] in a.parquet: index the files of each type separately (--match), or omit the column (--fields)`},
+		"a later footer":          {scantest.Objects{"a.parquet": whole, "b.parquet": whole[:len(whole)-5]}, "object b.parquet: it does not end with PAR1"},
+		"damaged pages":           {scantest.Objects{"a.parquet": append(append(bytes.Clone(whole[:100]), whole[100]^1), whole[101:]...)}, "row group at offset 4"},
 	} {
 		t.Run(name, func(t *testing.T) { scantest.Refuses(t, parquet.Format(), format.Options{}, c.objects, c.want) })
 	}
@@ -237,7 +237,7 @@ func TestChosenFields(t *testing.T) {
 	scantest.Refuses(t, parquet.Format(), choose("caption"), o, `no column is called "caption": the columns are image.bytes, image.path, embedding`)
 	scantest.Refuses(t, parquet.Format(), choose("messages.content"), o, `"messages.content"`)
 	o["b.parquet"] = file(t, "types")
-	scantest.Refuses(t, parquet.Format(), choose("captions"), o, `shard b.parquet: no column is called "captions"`)
+	scantest.Refuses(t, parquet.Format(), choose("captions"), o, `object b.parquet: no column is called "captions"`)
 	o["b.parquet"] = file(t, "checksums")
 	o["a.parquet"] = file(t, "types")
 	if _, err := scantest.Scan(t.Context(), parquet.Format(), choose("int32"), o); err != nil {

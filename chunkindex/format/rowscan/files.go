@@ -3,13 +3,16 @@
 package rowscan
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -32,8 +35,8 @@ type Kind struct {
 }
 
 // Survey claims objects by their suffix. If the user names the format, it claims all objects that
-// can hold samples. The first file defines the schema of all files. It also defines the class
-// names, unless a README does.
+// can hold samples. The schema of the dataset has the columns of all files, and those of Hive
+// partitions. The files also define the class names, unless a README does.
 func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &dataset{Files: f}
 	for _, object := range format.Called(l, o, f.Suffixes...) {
@@ -42,11 +45,17 @@ func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (
 		}
 		d.shards = append(d.shards, format.Shard{Object: object})
 	}
-	schema, err := d.readSchema(ctx, l)
-	if err != nil || schema == nil {
+	if err := d.readSchemas(ctx, l); err != nil || d.schema == nil {
 		return nil, err
 	}
-	constants, err := d.label(ctx, schema, o)
+	if err := d.addPartitions(); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.layout, err = rows.NewLayout(d.schema); err != nil {
+		return nil, err
+	}
+	constants, err := d.label(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -60,40 +69,64 @@ func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (
 // dataset is the result of a survey.
 type dataset struct {
 	Files
-	shards  []format.Shard
-	first   string              // the shard that defines the schema
-	schema  json.RawMessage     // without classes
-	classes map[string][]string // class names from the first shard, which all other shards must have too; nil: a README defines them
-	layout  *rows.Layout
+	shards     []format.Shard
+	schema     []*rows.Node
+	origins    map[string]string   // for each column, the first shard that has it
+	classes    map[string][]string // class names from the shards, which all shards must share; nil: a README defines them
+	layout     *rows.Layout
+	partitions map[string][]rows.Constant // columns of a shard that its directories define
 }
 
-// readSchema reads the schema of the first non-empty file.
-func (d *dataset) readSchema(ctx context.Context, l format.Listing) ([]*rows.Node, error) {
-	for _, s := range d.shards {
-		if s.Size == 0 {
-			continue
+// schemasAtOnce is the number of files whose schemas are read concurrently.
+const schemasAtOnce = 32
+
+// readSchemas merges the schemas of all non-empty files.
+func (d *dataset) readSchemas(ctx context.Context, l format.Listing) error {
+	d.origins = map[string]string{}
+	files := slices.DeleteFunc(slices.Clone(d.shards), func(s format.Shard) bool { return s.Size == 0 })
+	for some := range slices.Chunk(files, schemasAtOnce) {
+		schemas, errs := make([][]*rows.Node, len(some)), make([]error, len(some))
+		var group sync.WaitGroup
+		for i, s := range some {
+			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, listed{l, s.Key}, s.Size) })
 		}
-		schema, _, err := d.Open(ctx, listed{l, s.Key}, s.Size)
-		if err != nil {
-			return nil, fmt.Errorf("object %s: %w", s.Key, err)
+		group.Wait()
+		for i, s := range some {
+			if err := cmp.Or(errs[i], d.merge(s.Key, schemas[i])); err != nil {
+				return fmt.Errorf("object %s: %w", s.Key, err)
+			}
 		}
-		if d.layout, err = rows.NewLayout(schema); err != nil {
-			return nil, fmt.Errorf("object %s: %w", s.Key, err)
-		}
-		d.first = s.Key
-		return schema, nil
 	}
-	return nil, nil
+	return nil
 }
 
-// label returns the constants of the dataset: the first file's schema with its class names. Names
-// in a README take precedence, as in the datasets library.
-func (d *dataset) label(ctx context.Context, schema []*rows.Node, o format.Options) (constants json.RawMessage, err error) {
-	d.classes = rows.Classes(schema)
-	rows.SetClasses(schema, nil)
-	if d.schema, err = rows.Marshal(schema); err != nil {
-		return nil, err
+// merge adds the schema of one file to that of the dataset.
+func (d *dataset) merge(key string, schema []*rows.Node) (err error) {
+	if _, err := rows.NewLayout(schema); err != nil {
+		return err
 	}
+	for _, n := range schema {
+		if d.origins[n.Name] == "" {
+			d.origins[n.Name] = key
+		}
+	}
+	if d.schema == nil {
+		d.schema = schema
+		return nil
+	}
+	d.schema, err = rows.Merge(d.schema, schema)
+	if differ, ok := errors.AsType[*rows.MergeError](err); ok {
+		column, _, _ := strings.Cut(differ.Column, ".")
+		return fmt.Errorf("column %q is of type %s here, and of type %s in %s: index the files of each type separately (--match), or omit the column (--fields)",
+			differ.Column, differ.Other, differ.First, d.origins[column])
+	}
+	return err
+}
+
+// label returns the constants of the dataset: its schema with class names. Names in a README take
+// precedence, as in the datasets library.
+func (d *dataset) label(ctx context.Context, o format.Options) (json.RawMessage, error) {
+	d.classes = rows.Classes(d.schema)
 	classes := d.classes
 	if o.Classes != nil {
 		card, err := o.Classes(ctx)
@@ -106,8 +139,8 @@ func (d *dataset) label(ctx context.Context, schema []*rows.Node, o format.Optio
 			d.classes = nil
 		}
 	}
-	rows.SetClasses(schema, classes)
-	return rows.Marshal(schema)
+	rows.SetClasses(d.schema, classes)
+	return rows.Marshal(d.schema)
 }
 
 // listed reads ranges of an object through a listing.
@@ -126,28 +159,32 @@ func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
 	return err
 }
 
-// decode starts decoding a file, whose schema must equal the first file's schema.
+// decode starts decoding a file. Its rows are converted to those of the dataset.
 func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
-	schema, file, err := d.Open(ctx, in, d.shards[shard].Size)
+	s := d.shards[shard]
+	schema, file, err := d.Open(ctx, in, s.Size)
 	if err != nil {
 		return format.Decoded{}, err
 	}
-	classes := rows.Classes(schema)
-	rows.SetClasses(schema, nil)
-	own, err := rows.Marshal(schema)
-	if err != nil {
-		return format.Decoded{}, err
-	}
-	if !bytes.Equal(own, d.schema) {
-		return format.Decoded{}, rows.Differ(d.first, d.schema, schema)
-	}
-	for column, names := range d.classes {
-		if its, ok := classes[column]; ok && !slices.Equal(its, names) {
-			return format.Decoded{}, fmt.Errorf("the classes of its column %q differ from those of %s, so a number would have two meanings: index them separately (--match), or name the classes in README.md", column, d.first)
+	for column, names := range rows.Classes(schema) {
+		if others, ok := d.classes[column]; ok && !slices.Equal(others, names) {
+			return format.Decoded{}, fmt.Errorf("the classes of its column %q differ from those of %s, so a number would have two meanings: index them separately (--match), or name the classes in README.md", column, d.shards[0].Key)
 		}
 	}
-	r := &reader{File: file, kind: d.Kind}
-	return format.Decoded{ReadCloser: r, Codec: d.Codec, Frames: r}, nil
+	if _, err := rows.Merge(d.schema, schema); err != nil {
+		return format.Decoded{}, fmt.Errorf("its schema has changed since the survey: %w", err)
+	}
+	m, err := rows.NewMapping(d.schema, schema, d.partitions[s.Key])
+	if err != nil {
+		return format.Decoded{}, err
+	}
+	c := d.Codec
+	if m != nil {
+		file.Map(m)
+		c |= codec.Mapped
+	}
+	r := &reader{File: file, kind: d.Kind, mapping: m}
+	return format.Decoded{ReadCloser: r, Codec: c, Frames: r}, nil
 }
 
 // scan scans the rows of a file.

@@ -15,6 +15,8 @@ type File interface {
 	// Begin reads the next frame and starts decoding it. It returns io.EOF after the last
 	// frame. If decoding fails, the returned Frame locates the error.
 	Begin() (Frame, Decoder, error)
+	// Map makes the frames that begin later convert their rows.
+	Map(m *rows.Mapping)
 	// Params returns the parameters of a chunk of consecutive frames.
 	Params(frames []Frame) []byte
 	// Close releases the decoder.
@@ -61,9 +63,10 @@ const gather = 1 << 20
 type reader struct {
 	File
 	kind    Kind
-	frame   Frame   // current frame
-	decoder Decoder // decodes the remaining rows of the frame; nil: the frame has ended
-	off     int64   // decoded offset after the rows decoded so far
+	mapping *rows.Mapping // nil: rows are those of the dataset
+	frame   Frame         // current frame
+	decoder Decoder       // decodes the remaining rows of the frame; nil: the frame has ended
+	off     int64         // decoded offset after the rows decoded so far
 	rows    []byte
 	next    int // start of the rows that are not returned yet
 
@@ -86,7 +89,10 @@ func (r *reader) Params(first, last int64) (params []byte, pieces []rows.Range) 
 	for _, f := range chunk {
 		pieces = append(pieces, f.Pieces...)
 	}
-	return r.File.Params(chunk), rows.Join(pieces)
+	if r.mapping != nil {
+		params = r.mapping.Append(nil)
+	}
+	return append(params, r.File.Params(chunk)...), rows.Join(pieces)
 }
 
 // Read implements io.Reader.

@@ -1,0 +1,153 @@
+"""Layouts of data sets as their writers store them, and as a gateway answers them.
+
+layouts.py write DIR           writes data sets, each a directory in DIR
+layouts.py read URL NAME...    reads the data sets NAME from a gateway
+
+Both print a JSON object: for each data set its rows, each as JSON, in a canonical order. write reads them with the writer's own reader.
+"""
+
+import io
+import json
+import os
+import pathlib
+import sys
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
+
+import duckdb
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+
+Rows = list[dict[str, Any]]
+RECORDS = [{"instruction": f"Say é \"{i}\" ]}},", "input": "", "output": "x" * (i % 5), "turns": [{"from": "human", "n": i / 4}, None]} for i in range(23)]
+TABLE = {"id": list(range(20)), "text": [None if i % 7 == 3 else f"t{i}" for i in range(20)], "label": ["cat", "dog/1", "a b%", ""] * 5, "year": [2020, 2021] * 10}
+
+
+def canonical(rows: Rows) -> dict[str, str]:
+    """The rows as JSON, in an order that depends on their content only."""
+    return {f"row {i}": text for i, text in enumerate(sorted(json.dumps(row, sort_keys=True) for row in rows))}
+
+
+def alpaca(to: pathlib.Path) -> Rows:
+    """An array, as json.dump writes it: with and without indentation."""
+    (to / "a.json").write_text(json.dumps(RECORDS[:12], indent=2))
+    (to / "b.json").write_text(json.dumps(RECORDS[12:], ensure_ascii=False))
+    return [row for name in ("a.json", "b.json") for row in json.loads((to / name).read_text())]
+
+
+def pandas_json(to: pathlib.Path) -> Rows:
+    """An array by pandas.DataFrame.to_json."""
+    frame = pandas.DataFrame({"id": range(9), "text": [f"é/{i}" for i in range(9)]})
+    frame.to_json(to / "a.json", orient="records", indent=1)
+    return json.loads(pandas.read_json(to / "a.json").to_json(orient="records"))
+
+
+def pretty(to: pathlib.Path) -> Rows:
+    """Objects one after another, each on several lines, as jq prints them."""
+    (to / "a.json").write_text("\n".join(json.dumps(row, indent=4) for row in RECORDS) + "\n")
+    rows, text, decoder = [], (to / "a.json").read_text(), json.JSONDecoder()
+    while text.strip():
+        row, end = decoder.raw_decode(text.lstrip())
+        rows, text = [*rows, row], text.lstrip()[end:]
+    return rows
+
+
+def read(to: pathlib.Path, **options: Any) -> Rows:
+    """Reads a directory with pyarrow.dataset, with the schema of all files."""
+    found = pyarrow.dataset.dataset(to, format="parquet", **options)
+    schema = pa.unify_schemas([found.schema, *(pq.read_schema(path) for path in found.files)])
+    return pyarrow.dataset.dataset(to, format="parquet", schema=schema, **options).to_table().to_pylist()
+
+
+def hive_pyarrow(to: pathlib.Path) -> Rows:
+    pq.write_to_dataset(pa.table(TABLE | {"label": ["cat", "dog/1", "a b%", None] * 5}), to, partition_cols=["label", "year"])
+    return read(to, partitioning="hive")
+
+
+def hive_polars(to: pathlib.Path) -> Rows:
+    polars.DataFrame(TABLE | {"label": ["cat", "dog", "a b", "7"] * 5}).write_parquet(to, partition_by=["year", "label"])
+    return polars.scan_parquet(to, hive_partitioning=True).collect().to_dicts()
+
+
+def hive_duckdb(to: pathlib.Path) -> Rows:
+    made = pa.table(TABLE | {"label": ["cat", "dog", "a b", "x=y"] * 5})  # noqa: F841  DuckDB reads the variable
+    duckdb.sql(f"COPY (FROM made) TO '{to}' (FORMAT parquet, PARTITION_BY (label, year), OVERWRITE_OR_IGNORE)")
+    return duckdb.sql(f"FROM read_parquet('{to}/**/*.parquet', hive_partitioning = true)").to_arrow_table().to_pylist()
+
+
+def one_partition(to: pathlib.Path) -> Rows:
+    """A single partition has its column too."""
+    pq.write_to_dataset(pa.table(TABLE | {"year": [2020] * 20}), to, partition_cols=["year"])
+    return read(to, partitioning="hive")
+
+
+def nullability(to: pathlib.Path) -> Rows:
+    """Files that differ in nullability."""
+    for i, nullable in enumerate((False, True)):
+        schema = pa.schema([pa.field("id", pa.int64(), nullable), pa.field("s", pa.string(), nullable), pa.field("v", pa.list_(pa.field("element", pa.float32(), nullable)))])
+        rows = [{"id": 2 * i + k, "s": "x" * k, "v": [k / 2, 1]} for k in range(2)] + ([{"id": None, "s": None, "v": None}, {"id": 9, "s": "", "v": []}] if nullable else [])
+        pq.write_table(pa.Table.from_pylist(rows, schema), to / f"{i}.parquet")
+    return pa.concat_tables([pq.read_table(path) for path in sorted(to.iterdir())], promote_options="permissive").to_pylist()
+
+
+def pandas_null(to: pathlib.Path) -> Rows:
+    """Files by pandas in which columns are empty, missing, or in another order."""
+    pandas.DataFrame({"id": [1, 2], "text": [None, None], "x": [0.5, None]}).to_parquet(to / "0.parquet")
+    pandas.DataFrame({"text": ["a", None], "id": [3, 4]}).to_parquet(to / "1.parquet")
+    pandas.DataFrame({"id": [5], "x": [2.5], "extra": ["p"]}).to_parquet(to / "2.parquet")
+    return pa.concat_tables([pq.read_table(path).replace_schema_metadata() for path in sorted(to.iterdir())], promote_options="permissive").to_pylist()
+
+
+def arrow_added(to: pathlib.Path) -> Rows:
+    """Arrow files to which a column was added."""
+    tables = [pa.table({"id": [1, 2]}), pa.table({"note": ["me"], "id": [3]}), pa.table({"id": [4], "note": pa.nulls(1)})]
+    for i, table in enumerate(tables):
+        with pa.ipc.new_file(to / f"{i}.arrow", table.schema) as out:
+            out.write_table(table)
+    return pa.concat_tables(tables, promote_options="permissive").to_pylist()
+
+
+LAYOUTS: dict[str, Callable[[pathlib.Path], Rows]] = {
+    "json-array": alpaca,
+    "json-pandas": pandas_json,
+    "json-pretty": pretty,
+    "hive-pyarrow": hive_pyarrow,
+    "hive-polars": hive_polars,
+    "hive-duckdb": hive_duckdb,
+    "hive-single": one_partition,
+    "nullability": nullability,
+    "pandas-null": pandas_null,
+    "arrow-added": arrow_added,
+}
+
+
+def write(to: pathlib.Path) -> dict[str, dict[str, str]]:
+    rows = {}
+    for name, layout in LAYOUTS.items():
+        (to / name).mkdir(parents=True)
+        rows[name] = canonical(layout(to / name))
+    return rows
+
+
+def answered(url: str, name: str) -> Rows:
+    """All rows of one data set, from a gateway."""
+    description = json.load(urllib.request.urlopen(f"{url}/v1/datasets/{name}"))
+    address = f"{url}/v1/datasets/{name}/epochs/0/batches/0?batch_size=1000&tail=short"
+    if description["format"] == "jsonl":
+        return [json.loads(line) for line in urllib.request.urlopen(address).read().splitlines()]
+    body = urllib.request.urlopen(address + "&format=arrow").read()
+    return [{k: v for k, v in row.items() if k != "__key__"} for row in pa.ipc.open_stream(io.BytesIO(body)).read_all().to_pylist()]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        result = write(pathlib.Path(sys.argv[2]))
+    else:
+        result = {name: canonical(answered(sys.argv[2], name)) for name in sys.argv[3:]}
+    json.dump(result, sys.stdout)
