@@ -20,15 +20,15 @@ type Options struct {
 	BatchSize  uint64  `query:"batch_size"` // samples per global batch (default the dataset's)
 	Seed       *uint64 `query:"seed"`       // seed of the shuffle (default the dataset's)
 	Shuffle    string  `query:"shuffle"`    // shuffle algorithm (default the dataset's): none, window, slot, full
-	Window     uint64  `query:"window"`     // chunks (window) or lanes (slot) to mix (default the dataset's)
-	Strata     uint64  `query:"strata"`     // strata to take a window's chunks from (default none)
-	Importance string  `query:"importance"` // snapshot of weights to draw samples by (default none)
+	Window     uint64  `query:"window"`     // chunks (shuffle window) or lanes (slot) mixed at a time (default the dataset's)
+	Strata     uint64  `query:"strata"`     // number of sets of chunks that each window draws from equally (default none)
+	Importance string  `query:"importance"` // draw samples by the weights in this snapshot (default none)
 	Tail       string  `query:"tail"`       // handling of an incomplete last batch (default the dataset's): short, drop, pad
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
 	Rank       uint64  `query:"rank"`       // rank whose share is read (default 0)
-	Balance    string  `query:"balance"`    // quantity that the ranks share equally (default samples): samples, bytes
-	Share      string  `query:"share"`      // how ranks share a batch (default contiguous): contiguous, locality
-	Homes      uint64  `query:"homes"`      // homes of share=locality, such as gateways (default the world size)
+	Balance    string  `query:"balance"`    // quantity of which each rank gets an equal share (default samples): samples, bytes
+	Share      string  `query:"share"`      // how a batch is divided among ranks (default contiguous): contiguous, locality
+	Homes      uint64  `query:"homes"`      // for share=locality, gateways that serve the ranks (default the world size)
 	Subset     string  `query:"subset"`     // subset to read: NAME or DIGEST:NAME (default all samples)
 	Quarantine string  `query:"quarantine"` // list of bad samples to replace (default none)
 	Generation string  `query:"generation"` // generation to require (default the current one)

@@ -39,7 +39,7 @@ func (x *fetchFlags) define(f *cli.Flags) {
 	f.Number(&x.parallel, "parallel", 8, "batches to read concurrently")
 	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time limit for one batch, with retries")
 	f.Text(&x.output, "output", "", "`DIR` write each batch to a file; resume if files are there")
-	f.Choice(&x.home, "home", "", "first gateway of each rank, by its number (default the fastest)", "rank")
+	f.Choice(&x.home, "home", "", "choose the first gateway of a rank by the rank's number (default the fastest)", "rank")
 	f.Flag(&x.noManifest, "no-manifest", "skip manifests: check bytes, but not that samples come exactly once")
 }
 

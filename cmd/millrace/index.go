@@ -41,13 +41,13 @@ type indexFlags struct {
 func (x *indexFlags) define(f *cli.Flags) {
 	f.Size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target size of a chunk, the unit of reads and caching")
 	f.Choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "default shuffle algorithm", "none", "window", "slot", "full")
-	f.Count(&x.opt.Defaults.Window, "window", 128, "default number of chunks (window) or lanes (slot) to mix")
+	f.Count(&x.opt.Defaults.Window, "window", 128, "default number of chunks (window) or lanes (slot) mixed at a time")
 	f.Count(&x.opt.Defaults.Seed, "seed", 0, "default seed of the shuffle")
 	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default number of samples per global batch")
-	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "default for a last batch that is not full", "short", "drop", "pad")
+	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "default handling of an incomplete last batch", "short", "drop", "pad")
 	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards to read concurrently")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
-	f.Text(&x.part, "part", "", "`I/N` do only part I of N; rest: do the missing parts and publish")
+	f.Text(&x.part, "part", "", "`I/N|rest` do only part I of N, or with \"rest\" all missing parts, then publish")
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes; unsafe with other writers")
 	x.opt.Inherit = func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
 		return x.inherit(f, was, chunkSize)
@@ -91,13 +91,13 @@ func (x *indexFlags) sayInherited(a *app, l location.Location) {
 func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Choice(&x.opt.Format, "format", "", "`FORMAT` format of the shards (default detected)", build.FormatNames()...)
 	f.Text(&x.opt.Match, "match", "", matchUsage)
-	f.Text(&x.opt.Split, "split", "", "`SPLIT` index one split, named after it; all: one index of all splits")
+	f.Text(&x.opt.Split, "split", "", "`SPLIT` index only this split, as DATASET#SPLIT; \"all\": one index of all splits")
 	f.Text(&x.opt.Config, "hf-config", "", "`NAME` index one configuration of a Hugging Face repository")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
 	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, for records without a header")
-	f.Count(&x.sequence, "sequence-length", 0, "tokens per sample, plus one for the target")
+	f.Count(&x.sequence, "sequence-length", 0, "input tokens per sample; a sample also has the next token as a target")
 	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` NumPy type of tokens or record elements: <u2, <i4, |u1")
-	f.Choice(&x.opt.Hints.Key, "sample-key", "", "in zip archives, "+sampleKeyUsage, format.KeyGroup, format.KeyPath)
+	f.Choice(&x.opt.Hints.Key, "sample-key", "", "zip: "+sampleKeyUsage, format.KeyGroup, format.KeyPath)
 	f.Choice(&x.opt.Hints.Header, "header", "", "whether .csv and .tsv files begin with a header", format.HeaderPresent, format.HeaderAbsent)
 	f.List(&x.opt.Hints.Fields, "fields", "`NAME,...` index only these Parquet columns (default all)")
 }
@@ -150,9 +150,9 @@ func (x *indexFlags) putName(f *cli.Flags, l *location.Location) {
 }
 
 const (
-	matchUsage     = "`GLOB` take only these names: *.jpg, *.{jpg,png}; all but these: !bad.jpg"
-	hiddenUsage    = "take hidden files too: .*, __MACOSX/, Thumbs.db, desktop.ini"
-	sampleKeyUsage = "group files into samples by name, or one each"
+	matchUsage     = "`GLOB` only names that match, such as *.jpg or *.{jpg,png}; !bad.jpg: all other names"
+	hiddenUsage    = "include hidden files: .*, __MACOSX/, Thumbs.db, desktop.ini"
+	sampleKeyUsage = "one sample per name without extension (group) or per file (path)"
 )
 
 // maxDefault is the largest number in a URL. A larger default would have no canonical URL.

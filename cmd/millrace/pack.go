@@ -33,11 +33,11 @@ files; the command without --part publishes when all parts are done.`,
 			var l location.Location
 			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target size of a shard")
 			f.Choice(&opt.Key, "sample-key", pack.KeyGroup, sampleKeyUsage, pack.KeyGroup, pack.KeyPath)
-			f.Flag(&byDirectory, "label-from-directory", "add a .cls member with the number of the sample's directory")
+			f.Flag(&byDirectory, "label-from-directory", "add a .cls member to each sample: the class number of its directory")
 			f.Text(&opt.Match, "match", "", matchUsage)
 			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
 			f.Flag(&opt.SkipSpecial, "skip-special", "skip links, devices and pipes (default: fail)")
-			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` temporary files of large shards (default the system's)")
+			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` directory for temporary files of large shards (default the system's)")
 			x.define(f)
 			f.Output(a.App)
 			check := func(args []string) {

@@ -16,14 +16,14 @@ func (c *serveConfig) defineAccess(f *cli.Flags) {
 	f.Main().Text(&c.TLSKey, "tls-key", "", "`FILE` PEM key of --tls-cert")
 	f.Text(&c.ClientCA, "client-ca", "", "`FILE` PEM file of CAs for client certificates (default none)")
 	a := &c.AccessConfig
-	f.Main().Text(&a.Access, "access", "", "`FILE` YAML file of tokens and rights (default loopback only)")
+	f.Main().Text(&a.Access, "access", "", "`FILE` YAML file of tokens and rights (default none: serve only on loopback)")
 	f.Words(&c.allow, "allow", []string{"read"}, "`RIGHT,...` rights without --access: read, report, warm", "read", "report", "warm")
-	f.List(&a.Host, "host", "`NAME` host name to accept on loopback; repeatable")
+	f.List(&a.Host, "host", "`NAME` host name that requests to a loopback port may use; repeatable")
 	f.List(&c.trustedProxies, "trusted-proxies", "`ADDRESS` proxies whose Forwarded headers are trusted; repeatable")
-	f.Text(&a.AuditLog, "audit-log", "", "`FILE` log of writes and refusals, or stderr (default none)")
+	f.Text(&a.AuditLog, "audit-log", "", "`FILE` file for a log of writes and refused requests, or \"stderr\" (default none)")
 	f.Main().Flag(&a.InsecureNoAuth, "insecure-no-auth", "without --access, serve data to every client")
 	f.Flag(&a.InsecureAdmin, "insecure-admin", "without --access, serve the admin endpoints to every client")
-	f.Flag(&a.InsecurePlainHTTP, "insecure-plain-http", "accept tokens without TLS; requires a proxy that ends TLS")
+	f.Flag(&a.InsecurePlainHTTP, "insecure-plain-http", "accept tokens without TLS, behind a proxy that terminates TLS")
 }
 
 // checkAccess parses the settings of access and records faults.

@@ -10,14 +10,14 @@ import (
 func (x *serveConfig) defineCluster(f *cli.Flags) {
 	c := &x.ClusterConfig
 	f.Main().Text(&c.Cluster, "cluster", "", "`NAME` share one cache with the gateways of this cluster")
-	f.Main().Text(&x.join, "join", "", "`PEERS` HOST:PORT,..., dns:NAME:PORT, srv:NAME or file:FILE")
+	f.Main().Text(&x.join, "join", "", "`PEERS` other gateways: HOST:PORT,..., dns:NAME:PORT, srv:NAME or file:FILE")
 	f.Main().Text(&c.PeerListen, "peer-listen", "", fmt.Sprintf("`ADDRESS` port for other gateways, such as 0.0.0.0:%d", discovery.PeerPort))
 	f.Text(&c.PeerCert, "peer-cert", "", "`FILE` PEM certificate of this gateway as client and server")
 	f.Text(&c.PeerKey, "peer-key", "", "`FILE` PEM key of --peer-cert")
 	f.Text(&c.PeerCA, "peer-ca", "", "`FILE` PEM file of the CA that signed the peers' certificates")
-	f.List(&c.PeerAllow, "peer-allow", "`NAME` accept this name in certificates, with *; repeatable (default any)")
+	f.List(&c.PeerAllow, "peer-allow", "`NAME` peer certificate name to accept, such as gw-*; repeatable (default any)")
 	f.SettingOnly().Flag(&c.PeerSharedCert, "peer-shared-cert", "all gateways share one certificate, without member names")
-	f.Flag(&c.PeerInsecure, "peer-insecure", "use no certificates; loopback only")
+	f.Flag(&c.PeerInsecure, "peer-insecure", "connect gateways without certificates; loopback only")
 	f.Text(&c.Member, "member", "", "`NAME` name of this gateway, the same after restarts (default the host name)")
 }
 

@@ -79,8 +79,8 @@ func (c *serveConfig) defineData(f *cli.Flags) {
 	f.Main().Repeated(&c.mixture, "mixture", ";", func(s string) []string { return strings.Split(s, ";") }, "`MIXTURE` weighted mixture, NAME=SOURCE:WEIGHT,...; repeatable")
 	f.Main().Text(&c.Datasets, "datasets", "", "`FILE` YAML file of datasets and mixtures, reloaded on change")
 	f.Main().Duration(&c.Follow, "follow", 0, "how often to check for newer indexes (0: only on reload)")
-	f.SettingOnly().Text(&c.IndexDir, "index-dir", "", "`DIR` index copies (default in disk-cache, else temporary)")
-	f.SettingOnly().Text(&c.LossLog, "loss-log", "", "`DIR` loss reports that the store rejects (default none)")
+	f.SettingOnly().Text(&c.IndexDir, "index-dir", "", "`DIR` directory for copies of indexes (default in disk-cache, else temporary)")
+	f.SettingOnly().Text(&c.LossLog, "loss-log", "", "`DIR` directory for loss reports that the store rejects (default none)")
 }
 
 func (c *serveConfig) definePorts(f *cli.Flags) {
@@ -91,24 +91,24 @@ func (c *serveConfig) definePorts(f *cli.Flags) {
 	f.Main().Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` separate port for metrics, statistics and profiles")
 	f.SettingOnly().Text(&c.HealthListen, "health-listen", "", "`ADDRESS` plain HTTP port for /healthz and /readyz only")
 	f.SettingOnly().Duration(&c.FirstByteTimeout, "first-byte-timeout", time.Minute, "time limit to the first byte of a response")
-	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "time to serve while not ready, after SIGTERM")
-	f.SettingOnly().Duration(&c.DrainTimeout, "drain-timeout", defaultDrain, "time limit for open requests, after lame-duck")
+	f.Duration(&c.LameDuck, "lame-duck", defaultLameDuck, "after SIGTERM, time to serve while /readyz fails")
+	f.SettingOnly().Duration(&c.DrainTimeout, "drain-timeout", defaultDrain, "time limit for open requests to finish, after lame-duck")
 	f.SettingOnly().Text(&c.WhileLocked, "while-locked", "", "`FILE` exit when no process holds a lock (flock) on the file")
-	f.SettingOnly().Duration(&c.Linger, "linger", time.Minute, "time to serve after the last lock of while-locked")
+	f.SettingOnly().Duration(&c.Linger, "linger", time.Minute, "time to serve after the last process unlocks the file of while-locked")
 }
 
 func (c *serveConfig) defineMemory(f *cli.Flags) {
 	c.Memory = node.UsableMemory()
 	f.Main().Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "memory for chunks, transfers and responses")
 	f.Set.Lookup("cache-size").DefValue = "1/4 of all memory" // the same text on every machine; --check prints the actual size
-	f.Repeated(&c.quota, "quota", ",", splitQuotas, "`DATASET=SIZE` memory for one dataset only; repeatable; ,disk=SIZE adds disk")
+	f.Repeated(&c.quota, "quota", ",", splitQuotas, "`DATASET=SIZE` memory for one dataset only; append ,disk=SIZE for disk; repeatable")
 	f.SettingOnly().Duration(&c.BudgetWait, "budget-wait", budget.DefaultWait, "time a batch waits for memory before status 503")
 	var policies []string
 	for _, p := range datapath.Policies() {
 		policies = append(policies, string(p))
 	}
 	f.SettingOnly().Choice(&c.CachePolicy, "cache-policy", policies[0], "eviction policy: by plan, or least recently used", policies...)
-	f.SettingOnly().Flag(&c.NoSharedMemory, "no-shared-memory", "send bytes to readers on this machine, share no memory")
+	f.SettingOnly().Flag(&c.NoSharedMemory, "no-shared-memory", "send batches to readers on this machine as bytes, without shared memory")
 	f.Flag(&c.NoPrefetch, "no-prefetch", "disable read-ahead")
 }
 

@@ -49,8 +49,8 @@ subset=DIGEST:train means any split. Nothing is copied.`,
 			var split, salt, file string
 			var rule selection.Rule
 			f.Text(&split, "into", "", "`NAME=PART,...` subsets, with relative sizes or patterns of shards")
-			f.Text(&salt, "salt", "", "`TEXT` make another split of the same parts")
-			f.Text(&file, "keys", "", "`FILE` lines of a key, or key, tab, shard; - is stdin")
+			f.Text(&salt, "salt", "", "`TEXT` input of the hash: another text gives another split with the same sizes")
+			f.Text(&file, "keys", "", "`FILE` file of samples, one per line: key, or key, tab, shard (-: stdin)")
 			f.Output(a.App)
 			check := func(args []string) {
 				l = one(f, args[0])

@@ -102,7 +102,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "window", Group: Order, Least: 1, Most: maxWindow,
-		Help: "chunks (window) or lanes (slot) to mix (default the dataset's)",
+		Help: "chunks (shuffle window) or lanes (slot) mixed at a time (default the dataset's)",
 		Doc:  "Chunks that shuffle=window mixes together, or lanes of shuffle=slot, at most 1048576. Refused with none and full.",
 		read: readWindow,
 		write: func(p Plan) string {
@@ -114,14 +114,14 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "strata", Group: Order, Most: shuffle.MaxStrata, Neutral: "0",
-		Help:  "strata to take a window's chunks from (default none)",
+		Help:  "number of sets of chunks that each window draws from equally (default none)",
 		Doc:   "Strata that the chunks are dealt to, with shuffle=window: each row takes one chunk of each. A divisor of window; 0: none.",
 		read:  readStrata,
 		write: func(p Plan) string { return decimal(p.Params.Strata) },
 	},
 	{
 		Name: "importance", Group: Choice, Pattern: digestPattern,
-		Help:  "snapshot of weights to draw samples by (default none)",
+		Help:  "draw samples by the weights in this snapshot (default none)",
 		Doc:   "Snapshot of weights that an epoch's samples are drawn by: 64 hexadecimal digits.",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Params.Importance = q.Digest(r.Name) },
 		write: func(p Plan) string { return p.Params.Importance },
@@ -152,14 +152,14 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "balance", Group: Sharing, Words: []string{BalanceSamples, BalanceBytes}, Neutral: BalanceSamples,
-		Help:  "quantity that the ranks share equally (default samples)",
+		Help:  "quantity of which each rank gets an equal share (default samples)",
 		Doc:   "samples: shares of equal numbers (default); bytes: shares of about equal size, dealt by length.",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Balance = q.word(r, r.Neutral) },
 		write: func(p Plan) string { return p.Balance },
 	},
 	{
 		Name: "share", Group: Sharing, Words: []string{shareContiguous, string(shuffle.Locality)}, Neutral: shareContiguous,
-		Help: "how ranks share a batch (default contiguous)",
+		Help: "how a batch is divided among ranks (default contiguous)",
 		Doc: "contiguous: a rank's samples follow each other in the batch (default); locality: a rank gets the samples of the lanes or strata " +
 			"at home with its group, so that its gateway reads only their chunks.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
@@ -171,7 +171,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "homes", Group: Sharing, Least: 1, Most: maxHomes,
-		Help: "homes of share=locality, such as gateways (default the world size)",
+		Help: "for share=locality, gateways that serve the ranks (default the world size)",
 		Doc:  "With share=locality, how many groups the ranks form, such as the number of gateways: at most world_size, which is the default.",
 		read: readHomes,
 		write: func(p Plan) string {

@@ -53,6 +53,7 @@ func (a *App) Root(root *cobra.Command, args []string) {
 // Group makes a command that only contains subcommands.
 func Group(name, short, example string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Example: example}
+	cmd.Flags().BoolP("help", "h", false, "print this help")
 	onlyHelps(cmd)
 	cmd.AddCommand(commands...)
 	return cmd
