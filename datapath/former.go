@@ -37,10 +37,6 @@ type formers struct {
 	silent *pause.List[string] // members that had nothing to send
 }
 
-func newFormers(next tier) formers {
-	return formers{next, pause.NewList[string](pause.Rule{Failures: formerMisses, First: formerRests})}
-}
-
 // Load asks the former owner of a chunk for the whole chunk. The former owner sends the chunk if it
 // is in its memory or on its disk. It queries no other gateway, loads nothing and waits for no
 // load. So gateways cannot deadlock, even if the chunk is loaded to answer a peer.

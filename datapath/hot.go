@@ -40,10 +40,6 @@ type hotSamples struct {
 	since time.Time // when uses last changed
 }
 
-func newHot(cache *chunkcache.Cache[key], total int64) *hotSamples {
-	return &hotSamples{cache: cache, max: total / hotShare}
-}
-
 // keep copies the hot samples of a completed load to an extract of their own, if there is room.
 func (h *hotSamples) keep(from *extract) {
 	var all []*sample

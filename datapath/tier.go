@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/internal/pause"
 )
 
 // tier is a source of bytes behind memory: the disk, the former owner of a chunk, the store. A tier
@@ -49,7 +50,7 @@ func (x *fill) publish() {
 func (p *Path) chain() tier {
 	var first tier = store{}
 	if p.cfg.Peers != nil {
-		p.formers = newFormers(first)
+		p.formers = formers{first, pause.NewList[string](pause.Rule{Failures: formerMisses, First: formerRests})}
 		first = &p.formers
 	}
 	if p.disk != nil {

@@ -43,11 +43,7 @@ const (
 	segmentSize = 256 * recordSize
 )
 
-func newHashSorter(dir string, n uint64) (*hashSorter, error) {
-	return newHashSorterOf(dir, n, maxSortInMemory, 0)
-}
-
-func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, error) {
+func newHashSorter(dir string, n uint64, limit int, skip uint) (*hashSorter, error) {
 	s := &hashSorter{max: limit, dir: dir, skip: skip}
 	if n <= uint64(limit) {
 		s.memory = make([]layout.HashRecord, 0, n)
@@ -122,7 +118,7 @@ func (s *hashSorter) writeTo(p *pageWriter) error {
 // names, writeBucket divides it further. Records with the same hash are already in order.
 func (s *hashSorter) writeBucket(p *pageWriter, b *bucket) error {
 	if b.n > int64(s.max) && s.differ {
-		sub, err := newHashSorterOf(s.dir, uint64(b.n), s.max, s.skip+s.bits)
+		sub, err := newHashSorter(s.dir, uint64(b.n), s.max, s.skip+s.bits)
 		if err != nil {
 			return err
 		}

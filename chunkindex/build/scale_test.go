@@ -67,7 +67,7 @@ func TestHashSorter(t *testing.T) {
 		"names all but one": func(i uint64) uint64 { return 1 << 63 >> (i / 4999 * 63) },
 	} {
 		sorted := func(limit int) string {
-			s, err := newHashSorterOf(t.TempDir(), 5000, limit, 0)
+			s, err := newHashSorter(t.TempDir(), 5000, limit, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestHashSorter(t *testing.T) {
 func TestHashSorter_CraftedNames(t *testing.T) {
 	const n, limit = 1 << 20, 1 << 14
 	got := memory.Allocated(func() {
-		s, err := newHashSorterOf(t.TempDir(), n, limit, 0)
+		s, err := newHashSorter(t.TempDir(), n, limit, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,10 +33,6 @@ type sectionWriter struct {
 	n   int64
 }
 
-func newSectionWriter(f *os.File, s layout.Section) *sectionWriter {
-	return &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(f, s.Offset), 64<<10)}
-}
-
 func (w *sectionWriter) Write(p []byte) (int, error) {
 	w.n += int64(len(p))
 	return w.buf.Write(p)
@@ -91,9 +87,9 @@ func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, erro
 	}
 	w.head.Place(int64(len(metaJSON)), table)
 	for i := range w.out[:layout.SecDigests] {
-		w.out[i] = newSectionWriter(w.file, w.head.Sections[i])
+		w.out[i] = &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(w.file, w.head.Sections[i].Offset), 64<<10)}
 	}
-	if w.hashes, err = newHashSorter(w.dir, w.head.Hashed()); err != nil {
+	if w.hashes, err = newHashSorter(w.dir, w.head.Hashed(), maxSortInMemory, 0); err != nil {
 		return nil, err
 	}
 	defer w.hashes.close()

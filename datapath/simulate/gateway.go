@@ -52,7 +52,7 @@ func newGateway(c *clock, q *scaledQuestion, store *line) *gateway {
 	g.gate = gate{limit: s.Fetchers, idle: g.look}
 	g.first = gate{limit: s.Fetchers, idle: func() {}}
 	g.lone = gate{limit: max(s.Fetchers-1, 1), idle: func() {}}
-	g.memory = newMemory(s.CacheSize, g.due, g.gone)
+	g.memory = &memory{total: s.CacheSize, shelf: chunkcache.NewShelf(g.due, g.gone), loads: map[int32]*load{}}
 	g.memory.ahead, g.memory.freed = g.giveUp, g.memoryFreed
 	if s.DiskSize > 0 {
 		g.disk = newDisk(q.line(c, s.DiskRate, 0), s.DiskSize, g.nextRead, g.look)

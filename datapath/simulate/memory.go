@@ -31,10 +31,6 @@ type waiter struct {
 	ready func()
 }
 
-func newMemory(total int64, due func(int32) int64, gone func(int32)) *memory {
-	return &memory{total: total, shelf: chunkcache.NewShelf(due, gone), loads: map[int32]*load{}}
-}
-
 // contains reports whether a chunk is in memory or being loaded.
 func (m *memory) contains(chunk int32) bool { return m.loads[chunk] != nil || m.shelf.Has(chunk) }
 

@@ -44,7 +44,7 @@ type Dataset struct {
 func NewDataset(name string, x Index, forms []address.Form) *Dataset {
 	return &Dataset{
 		Address: address.Dataset{Name: name, Generation: x.Generation(), Defaults: x.Defaults(), Forms: forms},
-		Index:   x, PartNames: newPartNames(x),
+		Index:   x, PartNames: &PartNames{index: x, turn: make(chan struct{}, 1), known: map[string]bool{}},
 	}
 }
 
@@ -112,10 +112,6 @@ type PartNames struct {
 	next     int  // first chunk not read yet
 	many     bool // there are more names than the limit
 	pictures bool // some samples are pictures in class folders, which match any picture suffix
-}
-
-func newPartNames(x Index) *PartNames {
-	return &PartNames{index: x, turn: make(chan struct{}, 1), known: map[string]bool{}}
 }
 
 // enter acquires the lock.

@@ -83,22 +83,14 @@ func (d *Dataset) AddReports(ctx context.Context, reports []importance.Report) (
 	for _, batch := range byBatch {
 		group.Go(func() error {
 			for _, r := range batch {
-				if err := d.addReport(ctx, r); err != nil {
-					return err
+				if _, err := d.Importance.Add(ctx, r); err != nil {
+					return d.importanceRefusal(fmt.Errorf("batch %d of epoch %d: %w", r.Batch, r.Epoch, err))
 				}
 			}
 			return nil
 		})
 	}
 	return accepted, group.Wait()
-}
-
-// addReport stores the losses of a batch.
-func (d *Dataset) addReport(ctx context.Context, r importance.Report) error {
-	if _, err := d.Importance.Add(ctx, r); err != nil {
-		return d.importanceRefusal(fmt.Errorf("batch %d of epoch %d: %w", r.Batch, r.Epoch, err))
-	}
-	return nil
 }
 
 // FreezeOptions are the options of a snapshot. The zero value of a field selects its default.

@@ -31,10 +31,6 @@ type sequence struct {
 	rest      []byte
 }
 
-func newSequence(ctx context.Context, in format.Ranges, size int64) *sequence {
-	return &sequence{ctx: ctx, in: in, size: size, buf: make([]byte, min(size, block))}
-}
-
 func (s *sequence) Read(p []byte) (int, error) {
 	if len(s.rest) == 0 {
 		n := min(int64(len(s.buf)), s.size-s.off)
@@ -172,10 +168,6 @@ type contents struct {
 	content io.Reader // decoded bytes of the current member
 	sum     hash.Hash32
 	decoded int64
-}
-
-func newContents(raw io.Reader, a *archive) *contents {
-	return &contents{raw: bufio.NewReaderSize(raw, 256<<10), members: a.members}
 }
 
 func (c *contents) Read(p []byte) (int, error) {

@@ -8,6 +8,7 @@
 package zip
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -107,11 +108,11 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 		return format.Decoded{}, err
 	}
 	d.archives[shard] = a
-	raw := io.TeeReader(newSequence(ctx, in, size), &checker{members: a.members})
+	raw := io.TeeReader(&sequence{ctx: ctx, in: in, size: size, buf: make([]byte, min(size, block))}, &checker{members: a.members})
 	if a.plain() {
 		return format.Decoded{ReadCloser: io.NopCloser(raw), Codec: codec.None}, nil
 	}
-	return format.Decoded{ReadCloser: io.NopCloser(newContents(raw, a)), Codec: codec.Zip, Frames: newFrames(a)}, nil
+	return format.Decoded{ReadCloser: io.NopCloser(&contents{raw: bufio.NewReaderSize(raw, 256<<10), members: a.members}), Codec: codec.Zip, Frames: newFrames(a)}, nil
 }
 
 // scan scans the samples of an archive. decode has already read the archive's directory.
