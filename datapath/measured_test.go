@@ -31,7 +31,7 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 	} {
 		bubble.Test(t, func(t *testing.T) {
 			var r rates
-			m := r.begin()
+			m := r.begin(&datasetReads{})
 			for _, came := range c.reports {
 				time.Sleep(tenth)
 				m.filled(came)

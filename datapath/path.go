@@ -111,7 +111,7 @@ func New(cfg Config) *Path {
 		Budget: cfg.Budget, Debug: cfg.Debug,
 	})
 	p.decoding = newDecoding(p.cache)
-	p.hot = newHot(p.cache, cfg.Budget.Total())
+	p.hot = &hotSamples{cache: p.cache, max: cfg.Budget.Total() / hotShare}
 	p.first = &gate{idle: func() {}}
 	p.lone = &gate{idle: func() {}}
 	p.gate = &gate{idle: p.look, below: p.lone}
@@ -339,10 +339,17 @@ type Stats struct {
 }
 
 // DatasetReads are the store reads of a dataset.
-type DatasetReads struct{ StoreReads, StoreBytes uint64 }
+type DatasetReads struct {
+	StoreReads uint64
+	StoreBytes uint64 // received, including the bytes of running and failed reads
+	StoreOpen  int64  // reads that run, or wait for a place
+}
 
 // datasetReads counts the store reads of the generations of a dataset.
-type datasetReads struct{ reads, bytes atomic.Uint64 }
+type datasetReads struct {
+	reads, bytes atomic.Uint64
+	open         atomic.Int64
+}
 
 // mostNamed is the maximum number of datasets with their own counters; the others share one.
 const mostNamed = 100
@@ -364,8 +371,9 @@ func (p *Path) countReads(s *Stats) {
 	defer p.mu.Unlock()
 	s.Datasets = make(map[string]DatasetReads, len(p.reads))
 	for name, c := range p.reads {
-		r := DatasetReads{c.reads.Load(), c.bytes.Load()}
-		s.StoreReads, s.StoreBytes, s.Datasets[name] = s.StoreReads+r.StoreReads, s.StoreBytes+r.StoreBytes, r
+		r := DatasetReads{c.reads.Load(), c.bytes.Load(), c.open.Load()}
+		s.StoreReads, s.StoreBytes, s.StoreOpen = s.StoreReads+r.StoreReads, s.StoreBytes+r.StoreBytes, s.StoreOpen+r.StoreOpen
+		s.Datasets[name] = r
 	}
 }
 

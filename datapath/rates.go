@@ -34,6 +34,7 @@ func (r *rates) cost() int64 {
 // measurement measures one store read.
 type measurement struct {
 	rates   *rates
+	of      *datasetReads
 	begun   time.Time
 	first   time.Time // time when the first bytes arrived
 	came    int64     // bytes in the first progress report
@@ -41,8 +42,10 @@ type measurement struct {
 	retried bool      // the store has begun to answer a retry
 }
 
-// begin begins the measurement of a read.
-func (r *rates) begin() *measurement { return &measurement{rates: r, begun: time.Now()} }
+// begin begins the measurement of a read of a dataset.
+func (r *rates) begin(of *datasetReads) *measurement {
+	return &measurement{rates: r, of: of, begun: time.Now()}
+}
 
 // filled records that n bytes of the read have arrived.
 func (m *measurement) filled(n int64) {
@@ -51,14 +54,21 @@ func (m *measurement) filled(n int64) {
 	} else if n == m.last {
 		m.retried = true
 	}
-	m.rates.came.Add(max(n-m.last, 0))
+	m.count(n)
+}
+
+// count counts the bytes that have arrived since the last report.
+func (m *measurement) count(n int64) {
+	more := max(n-m.last, 0)
+	m.rates.came.Add(more)
+	m.of.bytes.Add(uint64(more))
 	m.last = n
 }
 
 // ended records that the read has received all its n bytes. It records no rate for a read that the
 // store delayed or that was retried.
 func (m *measurement) ended(n int64, paced bool) {
-	m.rates.came.Add(n - m.last) // covers stores that do not report progress
+	m.count(n) // covers stores that do not report progress
 	if m.first.IsZero() || m.retried || paced {
 		return
 	}

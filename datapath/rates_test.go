@@ -45,7 +45,7 @@ func TestRates_LeaveOutReadsThatPausedBeforeARetry(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var r rates
 		for i := range int64(2 * policy.RatedReads) {
-			m := r.begin()
+			m := r.begin(&datasetReads{})
 			time.Sleep(10 * time.Millisecond)
 			m.filled(0)
 			time.Sleep(100 * time.Millisecond)

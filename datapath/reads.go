@@ -257,6 +257,8 @@ func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+	s.reads.open.Add(1)
+	defer s.reads.open.Add(-1)
 	for _, g := range r.pieces[0].of.gates {
 		if err := g.enter(ctx, s.store); err != nil {
 			return err
@@ -274,7 +276,7 @@ func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)
 		s.path.gate.hold(true)
 		defer s.path.gate.hold(false)
 	}
-	m := s.path.rates.begin()
+	m := s.path.rates.begin(s.reads)
 	reporting := objstore.WithProgress(ctx, func(n int64) {
 		m.filled(n)
 		filled(n)
@@ -287,7 +289,6 @@ func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)
 		return err
 	}
 	m.ended(ext.Length, s.paced)
-	s.reads.bytes.Add(uint64(ext.Length))
 	return nil
 }
 

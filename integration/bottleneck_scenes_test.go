@@ -55,6 +55,7 @@ func bottlenecks() map[string]bottleneck {
 		"ranks compute":                          {"readers", sideBySide, of(func(t *testing.T) scene { return computes(t, 4*think) }), ""},
 		"small memory before a slow store":       {"cache", sideBySide, thrashFar, ""},
 		"a slow store":                           {"store", sideBySide, func(t *testing.T) setting { return slowStoreFor(t, share(2, 0, 1), think/10) }, ""},
+		"a dataset at its bandwidth limit":       {"store", sideBySide, limitedBandwidth, "The address of photos limits it to 0.2 MB/s."},
 		"small memory before a disk":             {"disk", byItself, of(fromDisk), ""},
 		"a slow store behind other gateways":     {"peer", sideBySide, of(slowOwners), ""},
 		"a narrow way to the reader":             {"network", sideBySide, of(narrowWay), ""},
@@ -130,6 +131,13 @@ func beforeSlow(t *testing.T, slow *atomic.Bool) (*harness.Gateway, *harness.Sto
 func slowStoreFor(t *testing.T, query string, think time.Duration) setting {
 	g, store := beforeSlow(t, new(atomic.Bool))
 	return setting{scene{trains(g, 400, think, query), []*harness.Gateway{g}}, store}
+}
+
+// limitedBandwidth is a gateway whose dataset gets 200 KB per second, so that no batch ends while it is judged.
+func limitedBandwidth(t *testing.T) setting {
+	store := packedLarge(t, "versitygw")
+	g := harness.ServeAddress(t, store, dataset+"="+store.Dataset(dataset)+"?bandwidth=200KB")
+	return setting{scene{trains(g, 4, think, share(128, 0, 1)), []*harness.Gateway{g}}, store}
 }
 
 // becomesFast is a store that is slow for the first seconds, with a rank that hardly computes

@@ -118,7 +118,7 @@ func listen(t *testing.T, name string, b bottleneck, s setting) {
 		t.Errorf("got %q, want %q in it", said.Sentence, b.says)
 	}
 	if command := regexp.MustCompile("`millrace (.*?)`").FindStringSubmatch(said.Do); command != nil {
-		harness.MustRun(t, s.store, strings.Fields(command[1])...)
+		harness.MustRun(t, s.store, strings.Fields(strings.ReplaceAll(command[1], "'", ""))...)
 	} else if want == "store" || want == "cache" {
 		t.Errorf("got %q, want a command in it", said.Do)
 	}

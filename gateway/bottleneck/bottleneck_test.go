@@ -36,6 +36,7 @@ const (
 	fast   = 10 * time.Millisecond
 	sent   = `millrace_http_response_bytes_total{dataset="photos",route="/"}`
 	stored = `millrace_store_read_bytes_total{dataset="photos"}`
+	open   = `millrace_store_reads_open{dataset="photos"}`
 )
 
 // situations returns for each rule a snapshot in which it applies: the increase of the counters in
@@ -51,12 +52,12 @@ func situations() map[string]Snapshot {
 		"nobody":      {Ranks: []Rank{idle}},
 		"memory":      {Ranks: waiting, Counters: map[string]float64{"millrace_budget_refused_total": 3, "millrace_budget_bytes": 32e6, "millrace_budget_pinned_bytes": 31e6}},
 		"store-fails": {Ranks: waiting, Counters: map[string]float64{"millrace_store_errors_throttled_total": 7, "millrace_store_requests_total": 40}},
-		"peers":       {Ranks: waiting, Counters: map[string]float64{"millrace_peer_failed_total": 3, "millrace_peer_reads_total": 40}},
+		"peers":       {Ranks: waiting, Counters: map[string]float64{"millrace_peer_failed_total": 3, "millrace_peer_reads_total": 40, "millrace_cluster_members_ejected": 1}},
 		"rank":        {Ranks: slow},
 		"readers":     {Ranks: []Rank{rank(0, .03, .1, .03, time.Second), rank(1, 0, .2, 0, 2*time.Second)}},
 		"cache":       {Ranks: waiting, Counters: map[string]float64{"millrace_cache_expected_evictions_total": 20, "millrace_cache_loads_total": 100, tier("store"): 9}},
 		"store": {Ranks: waiting, Counters: map[string]float64{
-			stored: 480e6, `millrace_store_reads_total{dataset="photos"}`: 60, tier("store"): 9, "millrace_budget_bytes": 64 << 20,
+			stored: 480e6, `millrace_store_reads_total{dataset="photos"}`: 60, open: 4, tier("store"): 9, "millrace_budget_bytes": 64 << 20,
 		}},
 		"disk":     {Ranks: waiting, Counters: map[string]float64{"millrace_disk_hit_bytes_total": 480e6, tier("disk"): 9, tier("store"): 1}},
 		"peer":     {Ranks: waiting, Counters: map[string]float64{tier("peer"): 9, tier("store"): 1}},
@@ -109,10 +110,11 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 // valid command.
 func TestFigures(t *testing.T) {
 	for code, want := range map[string]string{
-		"store":    "The store is the bottleneck: 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 80 % of its time for data.",
+		"store":    "The store is the bottleneck: 48 MB/s in 60 reads, 4 open. Rank 0 of 2 of photos waits 80 % of its time for data.",
 		"rank":     "Rank 1 of 2 of photos is slow: it takes 500ms between batches, the other ranks of its job take 5ms. It waits 1 % of its time, and is 20 batches behind.",
 		"cache":    "it evicted 20 chunks before their readers came, and loaded 100. Rank 0 of 2 of photos waits 80 %",
 		"readers":  "waits for it more than 20 % of its time. The rest is between batches: the training step, or decoding and transforms. Rank 1 of 2 of photos takes longest, 2s.",
+		"peers":    "3 of 40 requests failed, and 1 gateway was ejected.",
 		"memory":   "hold 31 MB of 32 MB",
 		"planning": "the phase locate takes 70 % of the time of all requests. Rank 0 of 2 of photos waits 95 % of its time.",
 		"network":  "100 MB/s sent. Rank 0 of 2 of photos waits 60 % of its time",
@@ -146,6 +148,28 @@ func TestFewChunks(t *testing.T) {
 		now.Counters["millrace_cache_expected_evictions_total"], now.Counters["millrace_cache_loads_total"] = c.unused, c.loads
 		if got := find(between(Snapshot{At: time.Unix(0, 0)}, now)); got.Code != c.want {
 			t.Errorf("%+v: got %+v", c, got)
+		}
+	}
+}
+
+// TestFind_BlamesOpenReads: while no response ends, open reads of the store explain ranks that wait, and
+// without them the other gateways. The limit of a dataset's address is named only if its reads reach it.
+func TestFind_BlamesOpenReads(t *testing.T) {
+	const limit = `millrace_store_bandwidth_limit_bytes{dataset="photos"}`
+	for name, c := range map[string]struct {
+		counters   map[string]float64
+		code, says string
+	}{
+		"open reads":             {map[string]float64{open: 3}, "store", "0 MB/s in 0 reads, 3 open. Rank 0 of 2 of photos waits 100 %"},
+		"short waits for memory": {map[string]float64{open: 3, tier("memory"): .1}, "store", "3 open"},
+		"waits for memory":       {map[string]float64{open: 3, tier("memory"): 8}, "gateway", "samples/s"},
+		"at the limit":           {map[string]float64{open: 3, limit: 2e5, stored: 19e5}, "store", "The address of photos limits it to 0.2 MB/s."},
+		"far below the limit":    {map[string]float64{open: 3, limit: 2e5, stored: 9e5}, "store", "for data."},
+		"other gateways":         {map[string]float64{"millrace_cluster_members": 2}, "peer", "other gateways"},
+	} {
+		now := Snapshot{At: time.Unix(period, 0), Ranks: []Rank{rank(0, 0, 1, 0, fast)}, Counters: c.counters}
+		if got := find(between(Snapshot{At: time.Unix(0, 0)}, now)); got.Code != c.code || !strings.Contains(got.Sentence, c.says) {
+			t.Errorf("%s: got %+v, want %s with %q", name, got, c.code, c.says)
 		}
 	}
 }

@@ -141,8 +141,30 @@ func (c *change) phases() map[string]float64 {
 	return c.roseBy("millrace_http_phase_seconds_total", "phase")
 }
 
-// tier returns the tier for which requests waited longest.
-func (c *change) tier() string { return most(c.roseBy("millrace_tier_wait_seconds_total", "tier")) }
+// tier returns the tier for which requests waited longest. These waits are counted when a response
+// ends. If ranks wait longer, the open reads of the store explain it.
+func (c *change) tier() string {
+	waited := c.roseBy("millrace_tier_wait_seconds_total", "tier")
+	tier := most(waited)
+	switch {
+	case waited[tier] >= c.seconds()*c.longest.waits[bytes]/2:
+	case c.open() > 0:
+		return "store"
+	case tier == "" && c.now.Counters["millrace_cluster_members"] > 0:
+		return "peer"
+	}
+	return tier
+}
+
+// open returns the number of open reads of the store.
+func (c *change) open() (sum float64) {
+	for key, n := range c.now.Counters {
+		if strings.HasPrefix(key, "millrace_store_reads_open{") {
+			sum += n
+		}
+	}
+	return sum
+}
 
 // cause returns the main cause of the waits of limited ranks.
 func (c *change) cause() cause {

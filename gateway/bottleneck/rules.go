@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/stats"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 const (
@@ -135,7 +136,7 @@ func peers(c *change) (sentence, cure string) {
 	if (failed < fewest || failed <= failing*all) && out == 0 {
 		return "", ""
 	}
-	return fmt.Sprintf("Other gateways do not answer in time: %.0f of %.0f requests failed, and %.0f gateways were ejected. The store is read instead.", failed, all, out),
+	return fmt.Sprintf("Other gateways do not answer in time: %.0f of %.0f requests failed, and %s ejected. The store is read instead.", failed, all, words.Count(int(out), "gateway was", "gateways were")),
 		"see /v1/cluster for the gateway and the reason"
 }
 
@@ -244,8 +245,23 @@ func store(c *change) (sentence, cure string) {
 	if !c.waitsFor("store") {
 		return "", ""
 	}
-	return fmt.Sprintf("The store is the bottleneck: %s/s in %.0f reads. %s.", megabytes(c.fromStore()), c.roseAll("millrace_store_reads_total"), c.waitsForBytes()),
-		fmt.Sprintf("if epochs repeat, raise --cache-size or add --disk-cache: `%s` shows the gain; else use a closer or faster store", c.simulate(true))
+	sentence = fmt.Sprintf("The store is the bottleneck: %s/s in %s, %.0f open. %s.", megabytes(c.fromStore()), words.Count(int(c.roseAll("millrace_store_reads_total")), "read", "reads"), c.open(), c.waitsForBytes())
+	if name, limit := c.throttled(); name != "" {
+		sentence += fmt.Sprintf(" The address of %s limits it to %s/s.", name, megabytes(limit))
+		cure = "raise bandwidth= in that address, if its store allows more; "
+	}
+	return sentence, cure + fmt.Sprintf("if epochs repeat, raise --cache-size or add --disk-cache: `%s` shows the gain; else use a closer or faster store", c.simulate(true))
+}
+
+// throttled returns a dataset whose reads are at the bandwidth limit of its address, and the limit.
+func (c *change) throttled() (name string, limit float64) {
+	for name, n := range c.roseBy("millrace_store_read_bytes_total", "dataset") {
+		limit := c.now.Counters[fmt.Sprintf("millrace_store_bandwidth_limit_bytes{dataset=%q}", name)]
+		if limit > 0 && n/c.seconds() > limit/2 {
+			return name, limit
+		}
+	}
+	return "", 0
 }
 
 func disk(c *change) (sentence, cure string) {

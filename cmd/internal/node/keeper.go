@@ -62,10 +62,6 @@ type generation struct {
 	ending   bool // no longer announced to peers; guarded by keeper.mu
 }
 
-func newKeeper(s *Node) *keeper {
-	return &keeper{node: s, reloader: newReloader(), current: map[string]*generation{}}
-}
-
 // origin identifies a dataset's address and the version of its shards.
 func (g *generation) origin() string { return g.at.Loc.Address() + " " + g.index.Binding() }
 

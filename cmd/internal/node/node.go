@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -67,8 +68,8 @@ type Node struct {
 
 // Close closes all parts that New opened. Run must have ended.
 func (s *Node) Close() {
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		s.closers[i]()
+	for _, end := range slices.Backward(s.closers) {
+		end()
 	}
 	s.closers = nil
 }
@@ -76,7 +77,7 @@ func (s *Node) Close() {
 // New opens the datasets and connects the parts. It starts nothing.
 func New(ctx context.Context, c *Config) (*Node, error) {
 	s := &Node{cfg: c, log: c.Log}
-	s.keeper = newKeeper(s)
+	s.keeper = &keeper{node: s, reloader: reloader{patience: lookLimit, turn: make(chan struct{}, 1)}, current: map[string]*generation{}}
 	if c.LimitHeap {
 		limitHeap(c.Memory, c.memoryOfAll())
 	}

@@ -53,8 +53,6 @@ type reloader struct {
 	refused           atomic.Bool  // the file has errors, or one of its datasets does not open
 }
 
-func newReloader() reloader { return reloader{patience: lookLimit, turn: make(chan struct{}, 1)} }
-
 // file returns the file of datasets.
 func (k *keeper) file() watch.File {
 	return watch.File{What: "file of datasets", Name: k.node.cfg.Datasets, MaxBytes: datasets.MaxFile}
@@ -421,6 +419,11 @@ func (k *keeper) stats() []gateway.Stat {
 		{Name: "datasets_open", Help: "Open generations of datasets, including those that jobs still read.", Value: float64(len(k.all()))},
 		{Name: "datasets_reloads_total", Help: "Successful reloads of the datasets.", Value: float64(k.reloads.Load())},
 		{Name: "datasets_reload_failures_total", Help: "Failed reloads; the gateway kept serving the previous datasets.", Value: float64(k.failures.Load())},
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, g := range k.current {
+		out = append(out, gateway.Stat{Name: "store_bandwidth_limit_bytes", Help: "Bandwidth limit in the dataset's address, per second; 0: none.", Value: float64(g.at.Loc.Service.Bandwidth), Labels: map[string]string{"dataset": name}})
 	}
 	if k.node.cfg.Datasets == "" {
 		return out

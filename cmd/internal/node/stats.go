@@ -75,8 +75,9 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 	for name, r := range t.Datasets {
 		if name != "" {
 			of := map[string]string{"dataset": name}
-			out = append(out, gateway.Stat{Name: "store_reads_total", Help: "Range reads of stores, for readers, prefetch and other gateways.", Value: float64(r.StoreReads), Labels: of},
-				gateway.Stat{Name: "store_read_bytes_total", Help: "Bytes read from stores, for readers, prefetch and other gateways.", Value: float64(r.StoreBytes), Labels: of})
+			out = append(out, gateway.Stat{Name: "store_reads_open", Help: "Range reads of stores that run or wait for a place.", Value: float64(r.StoreOpen), Labels: of},
+				gateway.Stat{Name: "store_reads_total", Help: "Range reads of stores, for readers, prefetch and other gateways.", Value: float64(r.StoreReads), Labels: of},
+				gateway.Stat{Name: "store_read_bytes_total", Help: "Bytes received from stores, for readers, prefetch and other gateways.", Value: float64(r.StoreBytes), Labels: of})
 		}
 	}
 	return out
