@@ -42,7 +42,7 @@ func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, err
 			yield(nil, err)
 			return
 		}
-		c.adviseHomes(opt, first)
+		c.adviseHomes(ctx, opt, first)
 		c.read(ctx, &wg, opt, first, yield)
 	}
 }

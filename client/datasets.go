@@ -19,6 +19,7 @@ type Dataset struct {
 	Bytes      uint64   `json:"bytes"`
 	Plan       Defaults `json:"default_plan"`
 	Follows    bool     `json:"follows,omitempty"`     // gateways load new generations by themselves
+	Cluster    bool     `json:"cluster,omitempty"`     // the gateway that answered is a member of a cluster
 	Fields     []Field  `json:"fields,omitempty"`      // parts of the samples; empty: unknown
 	OtherParts bool     `json:"other_parts,omitempty"` // samples have parts that Fields does not list
 }

@@ -19,6 +19,7 @@ type fake struct {
 	batches    uint64
 	generation string
 	follows    bool
+	cluster    bool
 	plan       string          // query of the batches' canonical addresses, in addition to the generation
 	fields     json.RawMessage // null: the fields are unknown
 
@@ -97,7 +98,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request, change func(h http
 }
 
 func (f *fake) describe(w http.ResponseWriter, all bool) {
-	d := map[string]any{"name": "photos", "generation": f.generation, "follows": f.follows, "fields": f.fields}
+	d := map[string]any{"name": "photos", "generation": f.generation, "follows": f.follows, "cluster": f.cluster, "fields": f.fields}
 	if all {
 		d = map[string]any{"datasets": []any{d}}
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"log/slog"
 	"math/bits"
 	"slices"
@@ -20,9 +21,8 @@ func HomeByRank(rank, worldSize uint64, gateways int) int {
 }
 
 // adviseHomes logs once, on rank 0, that homes would reduce store reads. It applies if there are
-// several gateways in a fixed order, and if the batch's order supports homes. The client cannot
-// detect whether the gateways are a cluster.
-func (c *Client) adviseHomes(opt Options, b *Batch) {
+// several gateways in a fixed order that form no cluster, and if the batch's order supports homes.
+func (c *Client) adviseHomes(ctx context.Context, opt Options, b *Batch) {
 	gateways := uint64(len(c.fleet.sources))
 	switch {
 	case gateways < 2 || gateways > opt.WorldSize || opt.Rank != 0:
@@ -35,7 +35,10 @@ func (c *Client) adviseHomes(opt Options, b *Batch) {
 		return // samples have no homes in this order
 	}
 	c.fleet.advised.Do(func() {
-		slog.Warn("without a cluster, each gateway reads the whole dataset from the store: "+
+		if d, err := c.described(ctx); err != nil || d.Cluster {
+			return
+		}
+		slog.Warn("each gateway reads the whole dataset from the store: "+
 			"with home=rank, share=locality and homes=GATEWAYS they read it only once in total",
 			"dataset", b.Dataset, "gateways", gateways, "reads", gateways, "homes", gateways)
 	})

@@ -92,6 +92,7 @@ func TestAdviceAboutHomesComesOnce(t *testing.T) {
 		gateways []string
 		home     func(rank, worldSize uint64, gateways int) int
 		opt      client.Options
+		cluster  bool
 		want     int
 	}{
 		{what: "a list", gateways: []string{"a", "b"}, want: 1},
@@ -103,7 +104,9 @@ func TestAdviceAboutHomesComesOnce(t *testing.T) {
 		{what: "locality", gateways: []string{"a", "b"}, opt: client.Options{Share: "locality"}},
 		{what: "another rank", gateways: []string{"a", "b"}, opt: client.Options{Rank: 1}},
 		{what: "fewer ranks than gateways", gateways: []string{"gw-{0..4}"}},
+		{what: "a cluster", gateways: []string{"a", "b"}, cluster: true},
 	} {
+		f.fake.cluster = tc.cluster
 		c := newClient(t, client.Config{Gateways: tc.gateways, Home: tc.home, Lookup: two, HTTP: &http.Client{Transport: f}})
 		tc.opt.WorldSize, tc.opt.Until, tc.opt.Generation = 4, 2, "g"
 		for range 2 {

@@ -40,6 +40,7 @@ type datasetInfo struct {
 	Sources     []plans.SourceInfo  `json:"sources,omitempty"` // sources of a mixture
 	Generations []generationInfo    `json:"generations"`       // open generations, starting with the default one
 	Follows     bool                `json:"follows"`           // the gateway loads new generations by itself
+	Cluster     bool                `json:"cluster"`           // the gateway is a member of a cluster
 	Links       datasetLinks        `json:"links"`
 }
 
@@ -74,7 +75,7 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),
 		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Fields: fields, OtherParts: len(fields) > 0 && x.OtherParts(),
 		ClassCounts: x.ClassSamples(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
-		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations, Follows: g.cfg.Follows,
+		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations, Follows: g.cfg.Follows, Cluster: g.cfg.Cluster != nil,
 		Links: datasetLinks{Self: self, Epoch: self + "/epochs/0", Batch: self + "/epochs/0/batches/0", Index: self + "/index"},
 	}
 }

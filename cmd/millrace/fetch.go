@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"slices"
 	"strings"
 	"time"
@@ -153,6 +154,9 @@ func (x *fetchFlags) config(gateways []string) client.Config {
 func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetchReport, error) {
 	cfg := x.config(args)
 	cfg.Retrying = a.retrying()
+	log.SetFlags(0) // slog's default logger writes here
+	log.SetPrefix("millrace: ")
+	log.SetOutput(a.Stderr)
 	var answer *client.Error // for example "starting", for which --deadline helps
 	if err := reach.Check(ctx, cfg); err != nil && !errors.As(err, &answer) {
 		return fetchReport{}, fmt.Errorf("%s: %w", location.HideSecrets(strings.Join(args, ", ")), err)

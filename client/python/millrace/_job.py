@@ -74,21 +74,20 @@ def warn_of_uneven_shares(plan: Plan) -> None:
         warnings.warn(f"the last batch has {left} samples for {ranks} ranks, so {ranks - left} get empty tensors; {cure}", stacklevel=2)
 
 
-def advise_homes(core: Gateways, plan: Plan) -> None:
+def advise_homes(core: Gateways, plan: Plan, about: Mapping[str, Any]) -> None:
     """Logs once, on rank 0, that homes would reduce store reads.
 
-    It does so if ranks read through a list or pattern of gateways and the order has homes.
-
-    The client cannot detect whether the gateways are a cluster.
+    It does so if ranks read through a list or pattern of gateways that form no cluster, and the order has homes. about is the gateway's
+    description of the dataset.
     """
     given = plan.parameters
     several = 1 < core.listed <= plan.world_size
-    chosen = "share" in given or given.get("balance") == "bytes"
+    chosen = "share" in given or given.get("balance") == "bytes" or about.get("cluster") is True
     homes = given.get("shuffle") == "slot" or "strata" in given
     if several and homes and not chosen and plan.rank == 0 and not core.advised:
         core.advised = True
         log.warning(
-            "%s: each of the %d gateways reads the whole dataset from the store, unless they are a cluster: with "
+            "%s: each of the %d gateways reads the whole dataset from the store: with "
             "millrace.Routing(home='rank') for the client, and "
             "millrace.Share(by='locality', homes=%d) for its epochs, they read it once together", plan.dataset, core.listed, core.listed,
         )  # fmt: skip

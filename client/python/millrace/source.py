@@ -193,7 +193,7 @@ class Source:
             raise InvalidArgument(f"start={o['start']}: epoch {number} has {plan.batches} batches, numbered from 0")
         # only one worker of a loader logs it: see millrace.torch
         if not multiprocessing.current_process().daemon:
-            advise_homes(self.core, plan)
+            advise_homes(self.core, plan, about)
         automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(
             {contents.name_of(part): decoder for part, decoder in decoders.items()},

@@ -175,7 +175,7 @@ def test_a_service_without_records(name_server: NameServer) -> None:
         client.version()
 
 
-def test_advice_about_homes_comes_once(gateway: harness.Gateway, caplog: pytest.LogCaptureFixture) -> None:
+def test_advice_about_homes_comes_once(gateway: harness.Gateway, dataset: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A job that reads from several gateways is advised once about homes, unless it has chosen."""
     caplog.set_level(logging.WARNING, "millrace")
     two = [gateway.url, gateway.url.replace("127.0.0.1", "localhost")]
@@ -198,3 +198,7 @@ def test_advice_about_homes_comes_once(gateway: harness.Gateway, caplog: pytest.
     assert told(rank=0, world_size=1) == 0
     assert told(by="locality", homes=2) == 0
     assert told(shuffle="full") == 0
+    port, peer = harness.free_port(), harness.free_port()
+    cluster = ("--cluster", "alone", "--member", "a", "--join", "127.0.0.1:1", "--peer-listen", f"127.0.0.1:{peer}", "--peer-insecure")
+    with harness.closing(harness.Gateway(f"photos={dataset}", port=port, args=cluster)):
+        assert told([f"http://127.0.0.1:{port}", f"http://localhost:{port}"]) == 0
