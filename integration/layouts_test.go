@@ -2,7 +2,10 @@ package integration_test
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +20,23 @@ func TestLayouts(t *testing.T) {
 	want := library(t, "layouts.py", "write", dir)
 	names := slices.Sorted(maps.Keys(want))
 	store := harness.Open(t, "minio")
+	for _, name := range names {
+		if !strings.HasPrefix(name, "packed-") {
+			continue
+		}
+		files, shards := filepath.Join(dir, "files-"+name), filepath.Join(dir, name)
+		if err := os.Rename(shards, files); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"pack", files, shards}
+		if table := filepath.Join(files, "table.json"); exists(table) {
+			args = append(args, "--table", table)
+		}
+		harness.MustRun(t, store, args...)
+		if err := os.RemoveAll(filepath.Join(shards, ".millrace")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	g := serveAll(t, store, store.Objects(t), dir, names...)
 	got := library(t, "layouts.py", append([]string{"read", g.URL}, names...)...)
 	for _, name := range names {
@@ -26,4 +46,9 @@ func TestLayouts(t *testing.T) {
 			}
 		})
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -48,6 +48,7 @@ type Options struct {
 	Key         string      // "group" (files with the same key are one sample) or "path" (every file is one sample)
 	Match       string      // pattern of names, as in build.Matches; only matching files are packed; empty: all files
 	Label       string      // LabelDirectory: each sample gets a member with the number of its class; empty: no labels
+	Tables      []string    // files whose rows describe other files, in addition to those called metadata.jsonl and metadata.csv; a sample gets a member with its row
 	Parallel    int         // number of shards written in parallel, default: the number of usable processors
 	Hidden      bool        // include hidden files, such as .DS_Store
 	SkipSpecial bool        // exclude and report symbolic links, devices, sockets and pipes, instead of returning an error
@@ -69,6 +70,9 @@ type Report struct {
 	Extensions    map[string]int `json:"extensions"`               // number of files with each extension
 	Hidden        int            `json:"hidden"`                   // number of excluded hidden files, such as .DS_Store
 	HiddenExample string         `json:"hidden_example,omitempty"` // name of one such file
+	Tables        []TableReport  `json:"tables,omitempty"`         // tables whose rows were joined to samples
+	WithoutRow    int            `json:"without_row,omitempty"`    // number of samples without a row in a table
+	WithoutRowOf  string         `json:"without_row_of,omitempty"` // key of one such sample
 	Skipped       []string       `json:"skipped"`                  // names of entries that are not regular files
 
 	Part *build.PartReport `json:"part,omitempty"` // for a run of one part; all other numbers cover all parts
@@ -106,7 +110,11 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 	if len(found.files) == 0 && len(found.hidden) > 0 {
 		return Report{}, fmt.Errorf("pack: the sources hold only %d hidden files: include them with --hidden", len(found.hidden))
 	}
-	todo, err := newPlan(found.files, opt)
+	tables, err := found.takeTables(opt.Tables)
+	if err != nil {
+		return Report{}, fmt.Errorf("pack: %w", err)
+	}
+	todo, err := newPlan(found.files, tables, opt)
 	if err != nil {
 		return Report{}, err
 	}

@@ -57,7 +57,7 @@ func flatten(name string) string {
 	return name[:base] + strings.ReplaceAll(name[base:last], ".", "_") + name[last:]
 }
 
-func newPlan(files []file, opt Options) (*plan, error) {
+func newPlan(files []file, tables []*table, opt Options) (*plan, error) {
 	if len(files) == 0 {
 		return nil, errors.New("pack: the sources hold no files")
 	}
@@ -90,6 +90,14 @@ func newPlan(files []file, opt Options) (*plan, error) {
 	if opt.Label == LabelDirectory {
 		if p.report.Classes, err = label(samples); err != nil {
 			return nil, err
+		}
+	}
+	if len(tables) > 0 {
+		if p.report.WithoutRow, p.report.WithoutRowOf, err = join(samples, tables); err != nil {
+			return nil, err
+		}
+		for _, t := range tables {
+			p.report.Tables = append(p.report.Tables, t.report)
 		}
 	}
 	if err := p.cut(samples, opt.ShardSize); err != nil {

@@ -6,19 +6,23 @@ layouts.py read URL NAME...    reads the data sets NAME from a gateway
 Both print a JSON object: for each data set its rows, each as JSON, in a canonical order. write reads them with the writer's own reader.
 """
 
+import hashlib
 import io
 import json
 import os
 import pathlib
 import sys
+import tarfile
 import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
+import datasets
 import duckdb
 import pandas
+import PIL.Image
 import polars
 import pyarrow as pa
 import pyarrow.dataset
@@ -113,6 +117,62 @@ def arrow_added(to: pathlib.Path) -> Rows:
     return pa.concat_tables(tables, promote_options="permissive").to_pylist()
 
 
+def images(to: pathlib.Path, names: list[str]) -> dict[str, str]:
+    """Writes images and returns the digest of each."""
+    for i, name in enumerate(names):
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.new("RGB", (4, 4), (i, 2 * i, 3)).save(to / name)
+    return {name: hashlib.sha256((to / name).read_bytes()).hexdigest() for name in names}
+
+
+def imagefolder(to: pathlib.Path, table: str) -> Rows:
+    """ImageFolder of Hugging Face, with a table of captions, as its library reads it."""
+    names = [f"{kind}/{i}.png" for kind in ("cat", "dog") for i in range(4)]
+    images(to, names)
+    frame = pandas.DataFrame({"file_name": names, "text": [f'"{name}", é' for name in names], "score": [i / 2 for i in range(8)], "code": ["007"] * 8})
+    if table == "metadata.csv":
+        frame.to_csv(to / table, index=False)
+    else:
+        frame.to_json(to / table, orient="records", lines=True)
+    found = datasets.load_dataset("imagefolder", data_dir=str(to), split="train", cache_dir=str(to.parent / f"cache-{table}")).cast_column("image", datasets.Image(decode=False))
+    return [{**row, "image": hashlib.sha256(row["image"]["bytes"] or pathlib.Path(row["image"]["path"]).read_bytes()).hexdigest()} for row in found]
+
+
+def imagefolder_lines(to: pathlib.Path) -> Rows:
+    return imagefolder(to, "metadata.jsonl")
+
+
+def imagefolder_csv(to: pathlib.Path) -> Rows:
+    # pandas reads a column of digits as numbers, in whatever form, so the codes would become 7.
+    return [{**row, "code": "007"} for row in imagefolder(to, "metadata.csv")]
+
+
+def llava(to: pathlib.Path) -> Rows:
+    """Conversations about images, as LLaVA's training code reads them: a list with a path below the directory of images."""
+    digests = images(to, [f"coco/{i}.png" for i in range(5)])
+    rows = [{"id": name, "image": name, "conversations": [{"from": "human", "value": f"<image>\n{name}?"}, {"from": "gpt", "value": "é"}]} for name in digests]
+    (to / "table.json").write_text(json.dumps(rows, indent=2))
+    return [{**row, "image": digests[row["image"]]} for row in json.loads((to / "table.json").read_text())]
+
+
+def coco(to: pathlib.Path) -> Rows:
+    """Instances of COCO: the annotations of each image, as pycocotools finds them."""
+    digests = images(to, [f"{i:012}.png" for i in range(5)])
+    found = [{"id": i, "file_name": name, "width": 4, "height": 4} for i, name in enumerate(digests)]
+    annotations = [{"id": k, "image_id": k % 3, "bbox": [k, 1.5, 2, 2], "category_id": k % 2} for k in range(7)]
+    (to / "table.json").write_text(json.dumps({"info": {}, "licenses": [], "images": found, "annotations": annotations, "categories": [{"id": 0, "name": "cat"}]}))
+    read = json.loads((to / "table.json").read_text())
+    return [{**row, "image": digests[row["file_name"]], "annotations": [a for a in read["annotations"] if a["image_id"] == row["id"]]} for row in read["images"]]
+
+
+# Layouts of loose files with a table, which millrace pack joins.
+PACKED: dict[str, Callable[[pathlib.Path], Rows]] = {
+    "packed-imagefolder": imagefolder_lines,
+    "packed-imagefolder-csv": imagefolder_csv,
+    "packed-llava": llava,
+    "packed-coco": coco,
+}
+
 LAYOUTS: dict[str, Callable[[pathlib.Path], Rows]] = {
     "json-array": alpaca,
     "json-pandas": pandas_json,
@@ -129,10 +189,22 @@ LAYOUTS: dict[str, Callable[[pathlib.Path], Rows]] = {
 
 def write(to: pathlib.Path) -> dict[str, dict[str, str]]:
     rows = {}
-    for name, layout in LAYOUTS.items():
+    for name, layout in (LAYOUTS | PACKED).items():
         (to / name).mkdir(parents=True)
         rows[name] = canonical(layout(to / name))
     return rows
+
+
+def members(archive: bytes) -> Rows:
+    """The rows in a tar, each with the digest of its image."""
+    samples: dict[str, Any] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            key, _, kind = member.name.rpartition(".")
+            content = tar.extractfile(member).read()  # type: ignore[union-attr]
+            samples.setdefault(key, {})[kind] = json.loads(content) if kind == "json" else hashlib.sha256(content).hexdigest()
+    rows = [{**sample["json"], "image": sample["png"]} for sample in samples.values()]
+    return [{k: v for k, v in row.items() if k != "file_name" or "annotations" in row} for row in rows]
 
 
 def answered(url: str, name: str) -> Rows:
@@ -141,6 +213,8 @@ def answered(url: str, name: str) -> Rows:
     address = f"{url}/v1/datasets/{name}/epochs/0/batches/0?batch_size=1000&tail=short"
     if description["format"] == "jsonl":
         return [json.loads(line) for line in urllib.request.urlopen(address).read().splitlines()]
+    if description["format"] == "tar":
+        return members(urllib.request.urlopen(address).read())
     body = urllib.request.urlopen(address + "&format=arrow").read()
     return [{k: v for k, v in row.items() if k != "__key__"} for row in pa.ipc.open_stream(io.BytesIO(body)).read_all().to_pylist()]
 

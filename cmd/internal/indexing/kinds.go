@@ -2,6 +2,8 @@ package indexing
 
 import (
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +25,14 @@ func askForKind(l location.Location, e *build.KindsError, given cli.Options) err
 	a := cli.Advice{Message: fmt.Sprintf("index %s: several kinds of objects found, but an index holds one", l)}
 	if e.Pairs > 0 {
 		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", words.Count(e.Pairs, "sample", "samples"), words.Printable(strings.Join(e.Pair, " and ")))))
+	}
+	table := tableOf(e.Kinds)
+	if table != "" {
+		c := packChoice(l, "makes shards in which each sample has its row of "+words.Printable(table)+", as .json")
+		if !strings.HasPrefix(path.Base(table), "metadata.") {
+			c.Command += " --table " + words.Quoted(filepath.Join(l.Dir, filepath.FromSlash(table)))
+		}
+		a.Choices = append(a.Choices, c)
 	}
 	loose := 0
 	for _, k := range e.Kinds {
@@ -49,11 +59,24 @@ func askForKind(l location.Location, e *build.KindsError, given cli.Options) err
 	}
 	if loose > 1 && loose == len(e.Kinds) {
 		a.Choices = append(a.Choices, choice(l, "all of them, each a sample", given, cli.Option{Flag: "format", Value: framing.Files}))
-		if e.Pairs == 0 {
+		if e.Pairs == 0 && table == "" {
 			a.Choices = append(a.Choices, packChoice(l, "makes shards in which files that differ in the extension alone are one sample"))
 		}
 	}
 	return &cli.Refusal{Advice: a, Cause: e}
+}
+
+// tableOf returns the only object that may be a table of rows that name the others; "": none.
+func tableOf(kinds []build.Kind) (table string) {
+	for _, k := range kinds {
+		switch ext := path.Ext(k.Example); {
+		case k.Objects == 1 && (ext == ".json" || ext == ".jsonl" || ext == ".csv") && table == "":
+			table = k.Example
+		case k.Format || k.Refusal != "":
+			return ""
+		}
+	}
+	return table
 }
 
 // packChoice returns the command for files that belong together by their names. pack reads them

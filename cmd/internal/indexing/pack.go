@@ -16,6 +16,14 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
+// example adds the name of one object to a count.
+func example(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " (such as " + words.Printable(name) + ")"
+}
+
 // maxSkipped is the maximum number of skipped files listed in text. JSON lists all of them.
 const maxSkipped = 10
 
@@ -47,6 +55,18 @@ func (r *PackResult) Print(w io.Writer, l location.Location) {
 	}
 	if n := len(r.Classes); n > 0 {
 		fmt.Fprintf(w, "  labels of %s: 0 is %s\n", words.Count(n, "class", "classes"), words.Printable(r.Classes[0]))
+	}
+	for _, t := range r.Tables {
+		fmt.Fprintf(w, "  joined %s of %s to samples, as .json\n", words.Count(t.Joined, "row", "rows"), words.Printable(t.Table))
+		if t.Several > 0 {
+			fmt.Fprintf(w, "    each .json is an array: %s more than one row, such as %s\n", words.Count(t.Several, "name has", "names have"), words.Printable(t.SeveralOf))
+		}
+		if n := t.Missing + t.Unnamed; n > 0 {
+			fmt.Fprintf(w, "    left out %s: %d of files that are not packed%s, and %d that name no file\n", words.Count(n, "row", "rows"), t.Missing, example(t.MissingOf), t.Unnamed)
+		}
+	}
+	if r.WithoutRow > 0 {
+		fmt.Fprintf(w, "  %s no row%s\n", words.Count(r.WithoutRow, "sample has", "samples have"), example(r.WithoutRowOf))
 	}
 	if r.Hidden > 0 {
 		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", words.Count(r.Hidden, "hidden file", "hidden files"), words.Printable(r.HiddenExample))
