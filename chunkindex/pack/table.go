@@ -2,6 +2,7 @@ package pack
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,7 @@ type table struct {
 	report TableReport
 	dir    string // directory of the table below its source; names in the table may be relative to it
 	rows   map[string][]json.RawMessage
+	used   map[string]bool // names that files of the sources have
 }
 
 // TableReport counts the rows of a table.
@@ -103,7 +105,7 @@ func (s *sources) takeTables(named []string) ([]*table, error) {
 
 // readTable reads a table. dir is its directory below a source.
 func readTable(name, dir string, in io.Reader) (*table, error) {
-	t := &table{report: TableReport{Table: name}, dir: dir, rows: map[string][]json.RawMessage{}}
+	t := &table{report: TableReport{Table: name}, dir: dir, rows: map[string][]json.RawMessage{}, used: map[string]bool{}}
 	text, err := io.ReadAll(io.LimitReader(in, maxTable+1))
 	switch {
 	case err != nil:
@@ -145,7 +147,10 @@ func (t *table) add(row json.RawMessage) error {
 		return err
 	}
 	name = path.Clean(filepath.ToSlash(name))
-	t.rows[name] = append(t.rows[name], text.Bytes())
+	if t.rows[name] = append(t.rows[name], text.Bytes()); len(t.rows[name]) == 2 {
+		t.report.Several++
+		t.report.SeveralOf = max(t.report.SeveralOf, name)
+	}
 	return nil
 }
 
@@ -252,40 +257,19 @@ func (t *table) readCSV(text []byte) error {
 // join adds to each sample a member with the rows that name its files. It returns the number of
 // samples without a row, and the key of one.
 func join(samples []sample, tables []*table) (without int, example string, err error) {
-	used := map[*json.RawMessage]bool{}
-	for _, t := range tables {
-		for name, rows := range t.rows {
-			if len(rows) > 1 {
-				t.report.Several++
-				t.report.SeveralOf = max(t.report.SeveralOf, name)
-			}
-		}
-	}
 	for i := range samples {
 		s := &samples[i]
-		var text []byte
+		text := ""
 		for _, t := range tables {
-			rows := t.of(s)
-			for j := range rows {
-				if !used[&rows[j]] {
-					used[&rows[j]] = true
-					t.report.Joined++
-				}
-			}
-			switch {
-			case len(rows) == 0:
-			case text != nil:
+			row := t.of(s)
+			if text != "" && row != "" {
 				return 0, "", fmt.Errorf("pack: two tables have rows for sample %q", s.key)
-			case t.report.Several == 0:
-				text = rows[0]
-			default:
-				text, _ = json.Marshal(rows) // succeeds for valid JSON
 			}
+			text += row
 		}
-		if text == nil {
-			if without++; example == "" {
-				example = s.key
-			}
+		if text == "" {
+			without++
+			example = cmp.Or(example, s.key)
 			continue
 		}
 		for _, m := range s.members {
@@ -294,37 +278,54 @@ func join(samples []sample, tables []*table) (without int, example string, err e
 			}
 		}
 		of := s.members[0] // the file that error messages name
-		s.members = append(s.members, file{root: of.root, path: of.path, name: s.key + "." + rowExt, text: string(text)})
+		s.members = append(s.members, file{root: of.root, path: of.path, name: s.key + "." + rowExt, text: text})
 		slices.SortFunc(s.members, byName)
 	}
 	for _, t := range tables {
-		for name, rows := range t.rows {
-			for j := range rows {
-				if !used[&rows[j]] {
-					t.report.Missing++
-					t.report.MissingOf = max(t.report.MissingOf, name)
-				}
-			}
-		}
-		if t.report.Joined == 0 {
-			return 0, "", fmt.Errorf("pack: table %s names no file of the sources, as in %q", t.report.Table, t.report.MissingOf)
+		if err := t.count(); err != nil {
+			return 0, "", err
 		}
 	}
 	return without, example, nil
 }
 
 // of returns the rows that name a file of a sample, relative to the table's directory or to the
-// source.
-func (t *table) of(s *sample) []json.RawMessage {
+// source. "": there is no such row.
+func (t *table) of(s *sample) string {
 	for _, m := range s.members {
+		names := []string{m.path}
 		if rel, err := filepath.Rel(filepath.FromSlash(t.dir), filepath.FromSlash(m.path)); err == nil {
-			if rows := t.rows[filepath.ToSlash(rel)]; rows != nil {
-				return rows
+			names = []string{filepath.ToSlash(rel), m.path}
+		}
+		for _, name := range names {
+			rows := t.rows[name]
+			if rows == nil {
+				continue
 			}
+			t.used[name] = true
+			if t.report.Several == 0 {
+				return string(rows[0])
+			}
+			all, _ := json.Marshal(rows) // succeeds for valid JSON
+			return string(all)
 		}
-		if rows := t.rows[m.path]; rows != nil {
-			return rows
+	}
+	return ""
+}
+
+// count completes the report. It returns an error if the table has no row for any sample.
+func (t *table) count() error {
+	r := &t.report
+	for name, rows := range t.rows {
+		if t.used[name] {
+			r.Joined += len(rows)
+			continue
 		}
+		r.Missing += len(rows)
+		r.MissingOf = max(r.MissingOf, name)
+	}
+	if r.Joined == 0 {
+		return fmt.Errorf("pack: table %s names no file of the sources, as in %q", r.Table, r.MissingOf)
 	}
 	return nil
 }

@@ -46,12 +46,7 @@ files; the command without --part publishes when all parts are done.`,
 				l = one(f, args[len(args)-1])
 				l.PutBeside() // the shards
 				for _, source := range args[:len(args)-1] {
-					if strings.Contains(source, "://") {
-						f.Fault("SOURCE %s must be a path on this machine, not a URL: download the objects of a bucket first, as with 'rclone copy'", source)
-					}
-					if l.Inside(source) {
-						f.Fault("%s is inside the source %s: another run would pack its own shards", l, source)
-					}
+					checkSource(f, l, source)
 				}
 				if byDirectory {
 					opt.Label = pack.LabelDirectory
@@ -77,6 +72,15 @@ files; the command without --part publishes when all parts are done.`,
 			}
 		},
 	})
+}
+
+func checkSource(f *cli.Flags, l location.Location, source string) {
+	if strings.Contains(source, "://") {
+		f.Fault("SOURCE %s must be a path on this machine, not a URL: download the objects of a bucket first, as with 'rclone copy'", source)
+	}
+	if l.Inside(source) {
+		f.Fault("%s is inside the source %s: another run would pack its own shards", l, source)
+	}
 }
 
 func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build build.Options) (indexing.PackResult, error) {
