@@ -1,6 +1,6 @@
 """Trains an image classifier with Hugging Face's Trainer. A restart resumes from the last checkpoint.
 
-python hf_trainer.py s3://train/photos        or: torchrun --nproc-per-node 4 hf_trainer.py s3://train/photos
+python hf_trainer.py s3://train/photos        or: torchrun --nproc_per_node 4 hf_trainer.py s3://train/photos
 """
 
 import argparse

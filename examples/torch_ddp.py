@@ -1,6 +1,6 @@
 """Trains an image classifier with DistributedDataParallel. A restart resumes from the checkpoint, on any number of ranks.
 
-torchrun --nproc-per-node 4 torch_ddp.py s3://train/photos
+torchrun --nproc_per_node 4 torch_ddp.py s3://train/photos
 """
 
 import argparse

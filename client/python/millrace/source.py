@@ -116,7 +116,7 @@ class Source:
         """Returns the description of one dataset, by default of the client's or the gateway's default one.
 
         `fields` describes the parts if the format declares them: name, encoding, type, shape, as
-        the page HTTP interface explains.
+        the page HTTP interface explains. `gateway` is the address that this client reads from, also for `millrace top`.
         """
         name = dataset or self.dataset
         if name:
@@ -128,7 +128,7 @@ class Source:
             if answer is None:
                 raise NotFound("the gateway has no default dataset")
         self._client.about = answer
-        return self.selection.told({**answer, "transport": self.core.transport})
+        return self.selection.told({**answer, "gateway": str(self.core), "transport": self.core.transport})
 
     @checked(EpochOptions, unfit=TORCH_ONLY)
     def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
@@ -257,8 +257,8 @@ class Source:
 
             train, val = client.split(train=.9, val=.1).values()
 
-        The parts are fractions of all samples, on average; a remainder belongs to none of them. Whole numbers are parts relative to each
-        other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order of the
+        The parts are fractions of all samples, on average and without regard to classes (exact parts: `subset(keys=...)`); a remainder
+        belongs to none of them. Whole numbers are parts relative to each other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order of the
         parts matters. The parts are those of `millrace subset --into`.
 
         parts   the parts as a mapping, for names that are not Python identifiers

@@ -327,6 +327,8 @@ def test_errors_say_where_to_look(texts: Path) -> None:
         with pytest.raises(millrace.MillraceError) as e:
             read(c)
         assert c.core.settings.local
+        assert c.describe()["gateway"] == c.core.settings.local.gateway
+        assert "Readers" in harness.run("top", c.describe()["gateway"], "--once")
         log = Path(c.core.settings.local.directory, "log")
         assert f"the gateway's log is {log}" in str(e.value)
         assert log.is_file()
