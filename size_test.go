@@ -18,7 +18,7 @@ import (
 // code. CONTRIBUTING.md describes when to raise a limit. Lower a limit when less is needed.
 const (
 	maxGoLines       = 76_500 // without blank lines and comments
-	maxPythonLines   = 7_050  // without blank lines, comments and docstrings
+	maxPythonLines   = 7_080  // without blank lines, comments and docstrings
 	maxPythonModules = 37
 	maxLines         = 600 // of a file, with blank lines, comments and tests
 	maxFunction      = 32  // lines of a function; 95 of 100 functions are shorter

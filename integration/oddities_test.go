@@ -63,7 +63,7 @@ func oddities() []oddity {
 		{"Parquet", "$ODD parquet .", "", "shards=2 format=parquet"},
 		{"Parquet without suffix", "$ODD parquet .; mv train-00000-of-00002.parquet a; rm *.parquet", "", "object a: it is Parquet, which is not supported: let its name end in .parquet"},
 		{"Arrow", "$ODD arrow .", "", "object data-00000-of-00001: it is Arrow IPC"},
-		{"NumPy's zip", "$ODD npz .", "", "object arrays.npz: it is NumPy's zip of arrays"},
+		{"NumPy's zip", "$ODD npz .", "", "samples=1 format=files"},
 		{"a table beside pictures", pictures + "printf 'file,class\\ncat/frame.0001.png,cat\\n' >metadata.csv", "", "--match '*.csv'  # 1 csv shard, such as metadata.csv"},
 		{"lines beside pictures", pictures + "echo '{\"file_name\": \"cat/frame.0001.png\"}' >metadata.jsonl", "", "--match '*.png'  # 2 image objects, each a sample"},
 		{"lines beside pictures, of which the pictures are chosen", pictures + "echo '{\"file_name\": \"cat/frame.0001.png\"}' >metadata.jsonl", "--match *.png", "samples=2 format=files"},

@@ -29,8 +29,15 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 Rows = list[dict[str, Any]]
-RECORDS = [{"instruction": f"Say é \"{i}\" ]}},", "input": "", "output": "x" * (i % 5), "turns": [{"from": "human", "n": i / 4}, None]} for i in range(23)]
-TABLE = {"id": list(range(20)), "text": [None if i % 7 == 3 else f"t{i}" for i in range(20)], "label": ["cat", "dog/1", "a b%", ""] * 5, "year": [2020, 2021] * 10}
+RECORDS = [
+    {"instruction": f'Say é "{i}" ]}},', "input": "", "output": "x" * (i % 5), "turns": [{"from": "human", "n": i / 4}, None]} for i in range(23)
+]
+TABLE = {
+    "id": list(range(20)),
+    "text": [None if i % 7 == 3 else f"t{i}" for i in range(20)],
+    "label": ["cat", "dog/1", "a b%", ""] * 5,
+    "year": [2020, 2021] * 10,
+}
 
 
 def canonical(rows: Rows) -> dict[str, str]:
@@ -94,8 +101,16 @@ def one_partition(to: pathlib.Path) -> Rows:
 def nullability(to: pathlib.Path) -> Rows:
     """Files that differ in nullability."""
     for i, nullable in enumerate((False, True)):
-        schema = pa.schema([pa.field("id", pa.int64(), nullable), pa.field("s", pa.string(), nullable), pa.field("v", pa.list_(pa.field("element", pa.float32(), nullable)))])
-        rows = [{"id": 2 * i + k, "s": "x" * k, "v": [k / 2, 1]} for k in range(2)] + ([{"id": None, "s": None, "v": None}, {"id": 9, "s": "", "v": []}] if nullable else [])
+        schema = pa.schema(
+            [
+                pa.field("id", pa.int64(), nullable),
+                pa.field("s", pa.string(), nullable),
+                pa.field("v", pa.list_(pa.field("element", pa.float32(), nullable))),
+            ]
+        )
+        rows = [{"id": 2 * i + k, "s": "x" * k, "v": [k / 2, 1]} for k in range(2)] + (
+            [{"id": None, "s": None, "v": None}, {"id": 9, "s": "", "v": []}] if nullable else []
+        )
         pq.write_table(pa.Table.from_pylist(rows, schema), to / f"{i}.parquet")
     return pa.concat_tables([pq.read_table(path) for path in sorted(to.iterdir())], promote_options="permissive").to_pylist()
 
@@ -105,7 +120,9 @@ def pandas_null(to: pathlib.Path) -> Rows:
     pandas.DataFrame({"id": [1, 2], "text": [None, None], "x": [0.5, None]}).to_parquet(to / "0.parquet")
     pandas.DataFrame({"text": ["a", None], "id": [3, 4]}).to_parquet(to / "1.parquet")
     pandas.DataFrame({"id": [5], "x": [2.5], "extra": ["p"]}).to_parquet(to / "2.parquet")
-    return pa.concat_tables([pq.read_table(path).replace_schema_metadata() for path in sorted(to.iterdir())], promote_options="permissive").to_pylist()
+    return pa.concat_tables(
+        [pq.read_table(path).replace_schema_metadata() for path in sorted(to.iterdir())], promote_options="permissive"
+    ).to_pylist()
 
 
 def arrow_added(to: pathlib.Path) -> Rows:
@@ -129,12 +146,16 @@ def imagefolder(to: pathlib.Path, table: str) -> Rows:
     """ImageFolder of Hugging Face, with a table of captions, as its library reads it."""
     names = [f"{kind}/{i}.png" for kind in ("cat", "dog") for i in range(4)]
     images(to, names)
-    frame = pandas.DataFrame({"file_name": names, "text": [f'"{name}", é' for name in names], "score": [i / 2 for i in range(8)], "code": ["007"] * 8})
+    frame = pandas.DataFrame(
+        {"file_name": names, "text": [f'"{name}", é' for name in names], "score": [i / 2 for i in range(8)], "code": ["007"] * 8}
+    )
     if table == "metadata.csv":
         frame.to_csv(to / table, index=False)
     else:
         frame.to_json(to / table, orient="records", lines=True)
-    found = datasets.load_dataset("imagefolder", data_dir=str(to), split="train", cache_dir=str(to.parent / f"cache-{table}")).cast_column("image", datasets.Image(decode=False))
+    found = datasets.load_dataset("imagefolder", data_dir=str(to), split="train", cache_dir=str(to.parent / f"cache-{table}")).cast_column(
+        "image", datasets.Image(decode=False)
+    )
     return [{**row, "image": hashlib.sha256(row["image"]["bytes"] or pathlib.Path(row["image"]["path"]).read_bytes()).hexdigest()} for row in found]
 
 
@@ -150,7 +171,10 @@ def imagefolder_csv(to: pathlib.Path) -> Rows:
 def llava(to: pathlib.Path) -> Rows:
     """Conversations about images, as LLaVA's training code reads them: a list with a path below the directory of images."""
     digests = images(to, [f"coco/{i}.png" for i in range(5)])
-    rows = [{"id": name, "image": name, "conversations": [{"from": "human", "value": f"<image>\n{name}?"}, {"from": "gpt", "value": "é"}]} for name in digests]
+    rows = [
+        {"id": name, "image": name, "conversations": [{"from": "human", "value": f"<image>\n{name}?"}, {"from": "gpt", "value": "é"}]}
+        for name in digests
+    ]
     (to / "table.json").write_text(json.dumps(rows, indent=2))
     return [{**row, "image": digests[row["image"]]} for row in json.loads((to / "table.json").read_text())]
 
@@ -160,9 +184,14 @@ def coco(to: pathlib.Path) -> Rows:
     digests = images(to, [f"{i:012}.png" for i in range(5)])
     found = [{"id": i, "file_name": name, "width": 4, "height": 4} for i, name in enumerate(digests)]
     annotations = [{"id": k, "image_id": k % 3, "bbox": [k, 1.5, 2, 2], "category_id": k % 2} for k in range(7)]
-    (to / "table.json").write_text(json.dumps({"info": {}, "licenses": [], "images": found, "annotations": annotations, "categories": [{"id": 0, "name": "cat"}]}))
+    (to / "table.json").write_text(
+        json.dumps({"info": {}, "licenses": [], "images": found, "annotations": annotations, "categories": [{"id": 0, "name": "cat"}]})
+    )
     read = json.loads((to / "table.json").read_text())
-    return [{**row, "image": digests[row["file_name"]], "annotations": [a for a in read["annotations"] if a["image_id"] == row["id"]]} for row in read["images"]]
+    return [
+        {**row, "image": digests[row["file_name"]], "annotations": [a for a in read["annotations"] if a["image_id"] == row["id"]]}
+        for row in read["images"]
+    ]
 
 
 # Layouts of loose files with a table, which millrace pack joins.

@@ -22,14 +22,14 @@ import (
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.Files,
-		Shards: "images, sound, video or text, one per sample",
+		Shards: "images, sound, video, arrays (.npz, .safetensors) or text, one per sample",
 		Last:   true,
 		Survey: survey,
 	}
 }
 
 // survey claims every object if the user names the format. Otherwise it ignores objects that
-// describe data. The names of all other objects must identify them as images, audio, video or text,
+// describe data. The names of all other objects must identify them as images, audio, video, arrays or text,
 // and no JSON object may hold many samples.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	objects := slices.DeleteFunc(slices.Clone(l.Objects()), format.Marker)

@@ -30,7 +30,7 @@ func ofOneKind(objects []format.Object) error {
 type UnknownError struct{ Key string }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("object %s: its name is not that of an image, audio, video or text file, so it may hold any number of samples: exclude it with --match, or index every object as one sample with --format files", e.Key)
+	return fmt.Sprintf("object %s: its name is not that of an image, audio, video, array or text file, so it may hold any number of samples: exclude it with --match, or index every object as one sample with --format files", e.Key)
 }
 
 // whole marks a shard whose extension is part of its key, because another object's name differs

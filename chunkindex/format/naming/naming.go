@@ -18,6 +18,7 @@ var kinds = sync.OnceValue(func() map[string]string {
 		"image": {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "tif", "tiff", "webp", "ppm", "pgm", "pbm", "pnm", "heic", "heif", "avif", "jp2", "jxl", "exr", "hdr", "dng", "svg", "dcm", "nii", "nii.gz"},
 		"sound": {"wav", "flac", "mp3", "ogg", "opus", "m4a", "aac", "aif", "aiff", "wma"},
 		"video": {"mp4", "m4v", "mkv", "avi", "mov", "webm", "mpg", "mpeg"},
+		"array": {"npz", "safetensors"},
 		"text":  {"txt", "json", "xml", "tex", "srt", "vtt"},
 	} {
 		for _, s := range suffixes {
@@ -30,15 +31,15 @@ var kinds = sync.OnceValue(func() map[string]string {
 // Text is the kind of objects that either are data or describe data.
 const Text = "text"
 
-// Kind returns the kind of an object that is generally one sample, by its name: image, sound, video
-// or text. It returns "" for all other names.
+// Kind returns the kind of an object that is generally one sample, by its name: image, sound, video,
+// array or text. It returns "" for all other names.
 func Kind(key string) string {
 	_, suffix := File(key)
 	return kinds()[strings.ToLower(suffix)]
 }
 
-// Alone reports whether an object's name is that of an image, audio, video or plain text file,
-// which is a sample of its own.
+// Alone reports whether an object's name is that of an image, audio, video, array or plain text
+// file, which is a sample of its own.
 func Alone(key string) bool {
 	kind := Kind(key)
 	return kind != "" && !(kind == Text && format.Ext(key) == ".json")

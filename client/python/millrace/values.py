@@ -6,6 +6,7 @@
 jpg, png, webp     PIL.Image.Image, in the file's own mode and size. millrace.numpy: uint8 array, height x width x bands.
                    millrace.torch: uint8 tensor, bands x height x width
 npy, arrays        numpy.ndarray of the stored type and shape. millrace.torch: tensor
+npz, safetensors   dict of such arrays
 wav, flac          float32 array in [-1, 1], channels x frames, and the frames per second (int)
 cls, txt, json     int, str, parsed JSON
 pt, pkl            rejected unless allow_pickle=True
@@ -363,10 +364,32 @@ def _npy(how: Automatic, view: memoryview) -> Any:
     return how.finished(array)
 
 
+def _npz(how: Automatic, view: memoryview) -> dict[str, Any]:
+    load = library("numpy", "numpy").load
+    with parsing, load(io.BytesIO(view), allow_pickle=how.allow_pickle) as arrays:
+        return {name: how.finished(array) for name, array in arrays.items()}
+
+
+def _safetensors(how: Automatic, view: memoryview) -> dict[str, Any]:
+    data = view[8 + int.from_bytes(view[:8], "little") :]
+    head = json.loads(bytes(view[8 : len(view) - len(data)]))
+    head.pop("__metadata__", None)
+    for name, tensor in head.items():
+        if tensor["dtype"] not in _SAFETENSORS:
+            cure = f"say decode={{'safetensors': safetensors.torch.load}}, or {_YOURS}"
+            raise CannotDecode(f"tensor {name!r} has the type {tensor['dtype']}, which NumPy lacks", cure=cure)
+    return {name: _array(_SAFETENSORS[t["dtype"]], t["shape"], how, data[slice(*t["data_offsets"])]) for name, t in head.items()}
+
+
 _DTYPES = {  # by Arrow's and NumPy's names
     "bool": "?", "float16": "<f2", "float": "<f4", "float32": "<f4", "double": "<f8", "float64": "<f8",
     **{f"{sign}int{8 * n}": f"<{sign or 'i'}{n}" for sign in ("", "u") for n in (1, 2, 4, 8)},
 }  # fmt: skip
+_SAFETENSORS = {
+    "BOOL": "?",
+    "C64": "<c8",
+    **{f"{k.upper()}{8 * n}": f"<{k}{n}" for k, sizes in {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}.items() for n in sizes},
+}
 _MDS = {8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8", 66: "<f8"}
 # LitData's type numbers; some types have two, and bfloat16 and Python objects are not supported
 _LITDATA = {
@@ -423,6 +446,8 @@ _PLAIN: Mapping[str, Decoder] = {
 }
 _SUFFIXES: Mapping[str, Callable[[Automatic, memoryview], Any]] = {
     "npy": _npy,
+    "npz": _npz,
+    "safetensors": _safetensors,
     **dict.fromkeys(("jpg", "jpeg", "png", "webp"), _image),
     **dict.fromkeys(("wav", "flac"), _sound),
     **dict.fromkeys(("pt", "pth"), _of_torch),

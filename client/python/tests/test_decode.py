@@ -20,6 +20,7 @@ from typing import Any
 import harness
 import numpy as np
 import pytest
+import safetensors.numpy
 from PIL import Image
 
 import millrace
@@ -118,9 +119,7 @@ def test_which_sample_cannot_be_decoded(client: millrace.Client) -> None:
         for e in (raised.value, pickle.loads(pickle.dumps(raised.value)), millrace.errors.DecodeError(f"Caught in a worker: {raised.value}")):
             assert (e.part, e.key, e.epoch) == ("png", key(BAD), 2)
             assert [(e.batch, e.sample, e.position)] == order
-            assert e.report("s3://a b/c") == (
-                """millrace quarantine 's3://a b/c' --key 'it'"'"'s 07' --reason 'part png does not decode'"""
-            )
+            assert e.report("s3://a b/c") == ("""millrace quarantine 's3://a b/c' --key 'it'"'"'s 07' --reason 'part png does not decode'""")
     bare = millrace.errors.DecodeError("something else")
     assert (bare.key, bare.part, bare.position) == (None, None, None)
     with pytest.raises(millrace.InvalidArgument, match="keys=True"):
@@ -282,6 +281,24 @@ def test_as_litdata_decodes() -> None:
     assert same(decoded("0", data, encoding=f"litdata:{name}"), waves)
     with pytest.raises(ValueError, match="type number 14"):
         decoded("0", serializers.NumpySerializer().serialize(np.array([[{}]]))[0], encoding="litdata:numpy")
+
+
+def test_files_of_several_arrays() -> None:
+    arrays = {
+        "x": np.arange(6, dtype="f4").reshape(2, 3),
+        "é": np.array([True, False]),
+        "scalar": np.array(7),
+        **{f"{kind}{n}": np.ones(2, f"{kind}{n}") for kind in "iu" for n in (1, 2, 4, 8)},
+    }
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    for part, stored in {"npz": out.getvalue(), "safetensors": safetensors.numpy.save(arrays, {"format": "np"})}.items():
+        got = decoded(part, stored)
+        assert got.keys() == arrays.keys(), part
+        assert all(same(got[name], array) for name, array in arrays.items()), part
+    half = struct.pack("<Q", 60) + b'{"x":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'.ljust(60) + b"\0\0"
+    with pytest.raises(millrace.errors.CannotDecode, match="tensor 'x' has the type BF16"):
+        decoded("safetensors", half)
 
 
 def test_other_fields() -> None:
