@@ -19,6 +19,12 @@ func TestLayouts(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "layouts.py", "write", dir)
 	names := slices.Sorted(maps.Keys(want))
+	page := readText(t, "../docs/spec/formats.md")
+	for _, name := range names {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("docs/spec/formats.md: the table of layouts lacks %s", name)
+		}
+	}
 	store := harness.Open(t, "minio")
 	for _, name := range names {
 		if !strings.HasPrefix(name, "packed-") {
