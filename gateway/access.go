@@ -118,7 +118,7 @@ func (x *exchange) changes() bool { return x.route.method == http.MethodPost }
 // datasetName returns the name of the route's dataset. ok is false if the route has no dataset.
 func (g *Gateway) datasetName(x *exchange) (string, bool) {
 	if strings.HasPrefix(x.route.pattern, "/epoch/") {
-		return g.standard().Name(), true
+		return g.standard(), true
 	}
 	return plainName(chi.URLParam(x.r, "dataset")), strings.Contains(x.route.pattern, "{dataset}")
 }

@@ -72,7 +72,7 @@ func (g *Gateway) info(d *dataset) datasetInfo {
 		generations = []generationInfo{{x.Generation(), x.Samples()}}
 	}
 	return datasetInfo{
-		Name: d.Name(), Default: d == g.standard(), Generation: x.Generation(), Format: x.Format(),
+		Name: d.Name(), Default: d.Name() == g.standard(), Generation: x.Generation(), Format: x.Format(),
 		ContentType: d.Address.Forms[0].ContentType, Forms: forms, Constants: x.Constants(), Fields: fields, OtherParts: len(fields) > 0 && x.OtherParts(),
 		ClassCounts: x.ClassSamples(), Samples: x.Samples(), Chunks: x.Chunks(), Shards: x.Shards(),
 		Bytes: x.Bytes(), MaxChunk: x.MaxChunk(), MaxSample: x.MaxSample(), Plan: x.Defaults(), Sources: d.Sources(), Generations: generations, Follows: g.cfg.Follows, Cluster: g.cfg.Cluster != nil,

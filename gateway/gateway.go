@@ -51,6 +51,9 @@ type Dataset struct {
 	// origin is a different dataset.
 	Origin string
 	Close  func() // called once, after the last request; nil: nothing to close
+	// Fault is the reason why the dataset is not open; the other fields but Name are not set. Requests
+	// for the dataset and its mixtures get 503.
+	Fault error
 }
 
 // Mixture is a dataset whose batches mix several served datasets.
@@ -127,6 +130,7 @@ type Gateway struct {
 	planned  int64      // reserved bytes for plans
 	datasets *catalog.Catalog[*dataset]
 	mixtures mixtureCache // mixtures defined by URLs
+	served   atomic.Pointer[served]
 	access   *auth.Guard
 	plans    *plans.Plans
 	bodies   *body.Pool
@@ -173,7 +177,7 @@ func New(cfg Config) (*Gateway, error) {
 		g.cfg.PlanBytes = defaultPlanBytes
 	}
 	g.plans = plans.New(0, memory{g.cfg.Budget})
-	g.datasets = catalog.New(g.opener(), storeFails)
+	g.datasets = catalog.New(g.opener(), StoreFails)
 	if err := g.Serve(cfg.Datasets, cfg.Mixtures); err != nil {
 		return nil, err
 	}

@@ -193,7 +193,7 @@ func (g *Gateway) positions(x *exchange, a batchRequest) ([]uint64, error) {
 
 // decodeURL decodes the URL of a batch or epoch in a body. It adds faults to q.
 func (g *Gateway) decodeURL(d *dataset, text string, q *address.Query) (a batchRequest, hasBatch bool, err error) {
-	b, hasBatch, err := address.ParseURL(d.Address, d.Name() == g.standard().Name(), text, q)
+	b, hasBatch, err := address.ParseURL(d.Address, d.Name() == g.standard(), text, q)
 	b.Samples = d.Index.Samples()
 	return batchRequest{d, b}, hasBatch, err
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -43,6 +44,12 @@ func (d *dataset) Needs() []*dataset { return d.parts }
 // possible.
 var ErrConfiguration = errors.New("gateway configuration")
 
+// served is what Serve was given, as far as the catalog does not have it.
+type served struct {
+	standard string           // name of the default dataset
+	faults   map[string]error // reasons by name, of the datasets and mixtures that are not open
+}
+
 // Serve replaces the served datasets, the default one first, and the mixtures of them.
 //
 // Requests in progress finish with the generation they started with. A dataset that is no longer
@@ -55,9 +62,10 @@ var ErrConfiguration = errors.New("gateway configuration")
 func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	g.serving.Lock()
 	defer g.serving.Unlock()
-	all, err := g.make(datasets)
+	faults := map[string]error{}
+	all, err := g.make(datasets, faults)
 	if err == nil {
-		err = g.mixAll(&all, mixtures)
+		err = g.mixAll(&all, mixtures, faults)
 	}
 	if err == nil {
 		err = g.reservePlans(all)
@@ -65,8 +73,12 @@ func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfiguration, err)
 	}
+	g.served.Store(&served{datasets[0].Name, faults})
 	g.datasets.Set(all)
 	for _, given := range datasets {
+		if given.Fault != nil {
+			continue
+		}
 		if kept, ok := g.datasets.Find(given.Name, given.Index.Generation()); ok && kept.source != given.Source && given.Close != nil {
 			given.Close()
 		}
@@ -74,18 +86,18 @@ func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	return nil
 }
 
-// make returns the datasets to serve. It reuses open datasets with the same generation and origin.
-func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
+// make returns the datasets to serve, and adds the reasons of those that are not open to closed. It
+// reuses open datasets with the same generation and origin.
+func (g *Gateway) make(datasets []Dataset, closed map[string]error) (all []*dataset, err error) {
 	var faults []error
-	if len(datasets) == 0 {
-		faults = append(faults, errors.New("no dataset"))
-	}
 	for _, d := range datasets {
 		switch {
 		case !chunkindex.ValidName(d.Name):
 			faults = append(faults, fmt.Errorf("dataset name %q: use only letters, digits, dot, dash and underscore", d.Name))
 		case named(all, d.Name) != nil:
 			faults = append(faults, fmt.Errorf("duplicate dataset name %q", d.Name))
+		case d.Fault != nil:
+			closed[d.Name] = d.Fault
 		case d.Index == nil || d.Source == nil:
 			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
 		default:
@@ -95,6 +107,9 @@ func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 			}
 			all = append(all, served)
 		}
+	}
+	if len(all) == 0 {
+		faults = append(faults, errors.New("no dataset"))
 	}
 	return all, errors.Join(faults...)
 }
@@ -145,8 +160,8 @@ func (g *Gateway) opener() catalog.Opener[*dataset] {
 	}
 }
 
-// storeFails reports whether err is a store error that may be temporary.
-func storeFails(err error) bool {
+// StoreFails reports whether err is a store error that may be temporary.
+func StoreFails(err error) bool {
 	for _, passing := range []error{objstore.ErrDenied, objstore.ErrThrottled, objstore.ErrUnavailable, objstore.ErrTimeout} {
 		if errors.Is(err, passing) {
 			return true
@@ -155,9 +170,14 @@ func storeFails(err error) bool {
 	return false
 }
 
-// mixAll appends the dataset of each mixture of the datasets in all.
-func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
+// mixAll appends the dataset of each mixture of the datasets in all. A mixture with a closed source is
+// closed too.
+func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture, closed map[string]error) error {
 	for _, m := range mixtures {
+		if i := slices.IndexFunc(m.Sources, func(s address.Source) bool { return closed[s.Dataset] != nil }); i >= 0 {
+			closed[m.Name] = closed[m.Sources[i].Dataset]
+			continue
+		}
 		d, err := g.mix(m, *all)
 		if err != nil {
 			return fmt.Errorf("mixture %q: %w", m.Name, err)
@@ -197,8 +217,8 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	return g.newMixture(d, parts), nil
 }
 
-// standard returns the default dataset.
-func (g *Gateway) standard() *dataset { return g.datasets.All()[0] }
+// standard returns the name of the default dataset.
+func (g *Gateway) standard() string { return g.served.Load().standard }
 
 // acquire acquires the dataset of a request in a generation, by default the current one. The
 // request holds the dataset until it ends.
@@ -232,6 +252,12 @@ func (g *Gateway) absent(name, generation string, err error) error {
 		if d, ok := g.datasets.Current(name); ok {
 			_, current := d.Key()
 			return address.Refuse(address.NotFound, "generation %s of dataset %s is not served; the current one is %s", generation, name, current)
+		}
+		if fault := g.served.Load().faults[name]; fault != nil {
+			return &problem{
+				Code: codeStoreUnavailable, RetryAfter: 10 * time.Second, Cause: fault,
+				Detail: fmt.Sprintf("dataset %s is not open yet: %s; the gateway tries again", name, problemOf(fault).Detail),
+			}
 		}
 		return notServed(name)
 	case errors.Is(err, objstore.ErrNotFound):

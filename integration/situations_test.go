@@ -39,8 +39,8 @@ func situations() []situation {
 		{"all is well", nil, healthy},
 		one("the store is slow", "MillraceReadersWait", slowReads),
 		one("a rank is slow", "MillraceReaderBehind", slowRank),
-		one("the store denies", "MillraceStoreErrors", func(t *testing.T) scene { return storeFails(t, denies) }),
-		one("the store is gone", "MillraceStoreErrors", func(t *testing.T) scene { return storeFails(t, breaksOff) }),
+		{"the store denies", []string{"MillraceServerErrors", "MillraceStoreErrors"}, func(t *testing.T) scene { return storeFails(t, denies) }},
+		{"the store is gone", []string{"MillraceServerErrors", "MillraceStoreErrors"}, func(t *testing.T) scene { return storeFails(t, breaksOff) }},
 		one("memory is too small for the readers", "MillraceCacheThrash", thrash),
 		one("bodies hold all memory", "MillraceBudgetFull", fullBudget),
 		one("the certificate for clients expires", "MillraceCertificateExpires", clientsCertificate),
@@ -53,7 +53,10 @@ func situations() []situation {
 		one("readers leave in the middle", "MillraceAnswersCut", leavers),
 		one("the disk takes nothing", "MillraceDiskOff", deadDisk),
 		one("the disk returns wrong bytes", "MillraceDiskFaults", wrongDisk),
-		one("another gateway does not answer", "MillracePeersFail", silentPeer),
+		{"another gateway does not answer", []string{"MillraceMembersGone", "MillracePeersFail"}, silentPeer},
+		one("a gateway is killed", "MillraceMembersGone", killedMember),
+		one("the store of one dataset denies at the start", "MillraceDatasetNotOpen", closedDataset),
+		one("the file of datasets has faults", "MillraceReloadFails", faultyDatasets),
 	}
 }
 
@@ -131,7 +134,9 @@ func healthy(t *testing.T) scene {
 	f.Agree(t)
 	access := filepath.Join(t.TempDir(), "access.yaml")
 	put(t, access, "grants:\n  - {who: [anonymous], datasets: [\"*\"], rights: [read, admin]}\n")
-	alone := harness.ServeTLS(t, ca.Issue(t, t.TempDir(), lasting(90)), ca.Pool(), store, dataset, "--access", access, "--cache-size", "64MiB")
+	datasets := filepath.Join(t.TempDir(), "datasets.yaml")
+	put(t, datasets, "datasets: {}\n")
+	alone := harness.ServeTLS(t, ca.Issue(t, t.TempDir(), lasting(90)), ca.Pool(), store, dataset, "--access", access, "--datasets", datasets, "--cache-size", "64MiB")
 	loads, all = append(loads, trains(alone, 25, think, share(16, 0, 1))), append(all, alone)
 	for _, g := range all {
 		for m := range 25 {
@@ -235,6 +240,43 @@ func faultyAccess(t *testing.T) scene {
 	put(t, access, "grants:\n  - {who: [anonymous], datasets: [\"*\"], rights: [read, admin]}\n")
 	g := serve(t, packed(t, "dir"), "--access", access)
 	return scene{at(func() { put(t, access, "grants: [") }, trains(g, 25, think, share(16, 0, 1))), []*harness.Gateway{g}}
+}
+
+// killedMember is a member of a cluster whose other member is killed.
+func killedMember(t *testing.T) scene {
+	f := harness.NewFleet(t, harness.FleetConfig{Store: packed(t, "dir"), Dataset: dataset, Size: 2, Args: []string{"--cache-size", "64MiB"}})
+	f.StartAll(t)
+	f.Agree(t)
+	g := f.Members[0].Gateway
+	for m := range 25 {
+		g.MustGet(t, batchPath(0, m)+share(16, 0, 1)) // from now on everything is in memory
+	}
+	f.Members[1].Kill()
+	f.Members[0].Ready(t, func(context.Context) error {
+		if got := g.Metric(t, "millrace_cluster_members_gone", ""); got != 1 {
+			return fmt.Errorf("%v members are gone", got)
+		}
+		return nil
+	})
+	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
+}
+
+// closedDataset is a gateway whose second dataset has not opened.
+func closedDataset(t *testing.T) scene {
+	store := packed(t, "versitygw")
+	var fault atomic.Pointer[http.HandlerFunc]
+	denied := http.HandlerFunc(denies)
+	fault.Store(&denied)
+	failing := store.Dataset(dataset) + "?endpoint=" + strings.TrimPrefix(behind(t, store, &fault).Env[0], "AWS_ENDPOINT_URL_S3=")
+	g := serve(t, store, "--dataset", "bad="+failing)
+	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
+}
+
+func faultyDatasets(t *testing.T) scene {
+	file := filepath.Join(t.TempDir(), "datasets.yaml")
+	put(t, file, "datasets: {}\n")
+	g := serve(t, packed(t, "dir"), "--datasets", file)
+	return scene{at(func() { put(t, file, "datasets: [") }, trains(g, 25, think, share(16, 0, 1))), []*harness.Gateway{g}}
 }
 
 func issuerAway(t *testing.T) scene {

@@ -37,6 +37,7 @@ type keeper struct {
 	open    []*generation
 	places  []*place
 	current map[string]*generation // by name
+	closed  map[string]error       // reasons by name, of the configured datasets that are not open
 	start   func(work func(context.Context))
 	waiting []func(context.Context) // work to start once start is set
 }
@@ -58,6 +59,7 @@ type generation struct {
 	division *division
 	source   *datapath.Source    // nil: not admitted yet
 	memory   *budget.Reservation // memory of the index and its table
+	fault    error               // why the dataset is not open; only at.Loc is set too
 	ended    sync.Once
 	ending   bool // no longer announced to peers; guarded by keeper.mu
 }
@@ -67,6 +69,9 @@ func (g *generation) origin() string { return g.at.Loc.Address() + " " + g.index
 
 // served returns the generation in the form that the gateway uses.
 func (g *generation) served() gateway.Dataset {
+	if g.fault != nil {
+		return gateway.Dataset{Name: g.at.Loc.Name, Fault: g.fault}
+	}
 	return gateway.Dataset{
 		Name: g.at.Loc.Name, Index: g.index, Source: g.source, Importance: g.at.losses, Selection: g.at.selections,
 		Address: g.at.Loc.Address(), Origin: g.origin(), Close: g.close,
@@ -336,8 +341,14 @@ func (k *keeper) sendLosses(ctx context.Context, p *place) {
 
 // first opens the datasets and mixtures that are configured at the start.
 func (k *keeper) first(ctx context.Context, set datasets.Set) ([]gateway.Dataset, []gateway.Mixture, error) {
-	next, err := k.prepare(ctx, set, reloadScope{at: atNone})
+	next, err := k.prepare(ctx, set, reloadScope{at: atNone, start: !k.node.cfg.Check})
 	if err != nil {
+		return nil, nil, err
+	}
+	if !slices.ContainsFunc(next, func(g *generation) bool { return g.fault == nil }) {
+		for _, g := range next {
+			err = errors.Join(err, g.fault)
+		}
 		return nil, nil, err
 	}
 	k.use(set, next)

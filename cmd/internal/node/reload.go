@@ -31,6 +31,7 @@ type reloadScope struct {
 	at    func(name string) bool
 	only  string // the requested dataset, which must exist; "": no single dataset
 	apart bool   // an error affects only its dataset; otherwise any error cancels the whole change
+	start bool   // datasets whose stores fail may stay closed
 }
 
 func atNone(string) bool { return false }
@@ -101,6 +102,7 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope
 			next[i], faults[i] = k.meant(d.Name), named(d, err)
 		}
 	}
+	k.spare(set, next, faults, what)
 	err := errors.Join(faults...)
 	if what.apart {
 		return next, err
@@ -112,6 +114,19 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope
 		return nil, err
 	}
 	return next, k.admit(ctx, fresh)
+}
+
+// spare makes datasets that may stay closed a generation with a fault, and removes their errors: at
+// the start datasets whose stores fail, later those that have never opened.
+func (k *keeper) spare(set datasets.Set, next []*generation, faults []error, what reloadScope) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, d := range set.Datasets {
+		if next[i] == nil && (k.closed[d.Name] != nil || what.start && gateway.StoreFails(faults[i])) {
+			next[i] = &generation{at: &place{Dataset: location.Dataset{Loc: d.Location}}, fault: faults[i]}
+			faults[i] = nil
+		}
+	}
 }
 
 // next returns the open generation of a dataset if it is current, otherwise a new generation that
@@ -185,7 +200,7 @@ func (k *keeper) change(ctx context.Context, set datasets.Set, what reloadScope)
 	}
 	if err := k.node.gateway.Serve(served(next), mixtures(set)); err != nil {
 		for i, g := range next {
-			if g != k.meant(set.Datasets[i].Name) {
+			if g.fault == nil && g != k.meant(set.Datasets[i].Name) {
 				g.close()
 			}
 		}
@@ -198,9 +213,15 @@ func (k *keeper) change(ctx context.Context, set datasets.Set, what reloadScope)
 func (k *keeper) use(set datasets.Set, next []*generation) (changes []gateway.Change) {
 	k.holdOnDisk(set)
 	k.mu.Lock()
-	before := k.current
-	k.current = map[string]*generation{}
+	before, closed := k.current, k.closed
+	k.current, k.closed = map[string]*generation{}, map[string]error{}
 	for _, g := range next {
+		if name := g.at.Loc.Name; g.fault != nil {
+			if k.closed[name] = g.fault; closed[name] == nil || closed[name].Error() != g.fault.Error() {
+				k.warn(g.fault, "dataset "+name+" is not open: its requests get 503; the gateway tries again")
+			}
+			continue
+		}
 		name, digest, change := g.at.Loc.Name, g.index.Generation(), "none"
 		switch was := before[name]; {
 		case was == nil:
@@ -354,6 +375,22 @@ func (k *keeper) follow(ctx context.Context) {
 	}
 }
 
+// openClosed tries to open the datasets that are not open yet.
+func (k *keeper) openClosed(ctx context.Context) {
+	if k.take(ctx) != nil {
+		return
+	}
+	defer func() { <-k.turn }()
+	if len(k.closed) == 0 { // written only in turn
+		return
+	}
+	changes, err := k.change(ctx, k.set, reloadScope{at: atNone, apart: true})
+	k.logChanges(changes)
+	if err != nil && ctx.Err() == nil {
+		k.warn(err, "datasets not opened")
+	}
+}
+
 // hangUp reloads all datasets after a signal.
 func (k *keeper) hangUp(ctx context.Context) {
 	if changes, err := k.reload(ctx, reloadScope{at: atAll}); err == nil { // reload logs errors
@@ -375,6 +412,8 @@ func (k *keeper) run(ctx, rest context.Context) error {
 	if k.node.cfg.Follow > 0 {
 		pointers = time.NewTicker(k.node.cfg.Follow)
 	}
+	again := time.NewTicker(openAgain)
+	defer again.Stop()
 	defer file.Stop()
 	defer pointers.Stop()
 	for {
@@ -383,6 +422,8 @@ func (k *keeper) run(ctx, rest context.Context) error {
 			return nil
 		case <-file.C:
 			k.checkFile(ctx)
+		case <-again.C:
+			k.openClosed(ctx)
 		case <-pointers.C:
 			k.follow(ctx)
 		case <-k.node.cfg.HangUp:
@@ -422,7 +463,14 @@ func (k *keeper) stats() []gateway.Stat {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	open := func(name string, is float64) gateway.Stat {
+		return gateway.Stat{Name: "dataset_ready", Help: "1 while the dataset is open; 0: its requests get 503, and the log has the reason.", Value: is, Labels: map[string]string{"dataset": name}}
+	}
+	for name := range k.closed {
+		out = append(out, open(name, 0))
+	}
 	for name, g := range k.current {
+		out = append(out, open(name, 1))
 		out = append(out, gateway.Stat{Name: "store_bandwidth_limit_bytes", Help: "Bandwidth limit in the dataset's address, per second; 0: none.", Value: float64(g.at.Loc.Service.Bandwidth), Labels: map[string]string{"dataset": name}})
 	}
 	if k.node.cfg.Datasets == "" {
