@@ -1,6 +1,9 @@
 package integration_test
 
 import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,6 +138,29 @@ func TestComposeClusterIsValid(t *testing.T) {
 			}
 		}
 		harness.MustRun(t, store, append(args, "--check")...)
+	}
+}
+
+// TestCertificatesHaveNamesAndAddresses reads the certificates that certificates.sh makes for
+// gateways with several names and addresses.
+func TestCertificatesHaveNamesAndAddresses(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "sh", "../deploy/certificates.sh", dir, "gw-0", "gw-1,gw-1.example,10.0.0.7,fd00::7", "10.0.0.8").CombinedOutput(); err != nil {
+		t.Fatalf("certificates.sh: %v\n%s", err, out)
+	}
+	for name, want := range map[string]string{"gw-0": "[gw-0] []", "gw-1": "[gw-1 gw-1.example] [10.0.0.7 fd00::7]", "10.0.0.8": "[] [10.0.0.8]"} {
+		text, err := os.ReadFile(filepath.Join(dir, name+".pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(text)
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(c.DNSNames, c.IPAddresses); got != want {
+			t.Errorf("%s: got names %s, want %s", name, got, want)
+		}
 	}
 }
 
