@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace-data/millrace/internal/words"
 )
@@ -123,5 +125,25 @@ func TestHelp_IsAlsoACommand(t *testing.T) {
 		if got != want || want == "" {
 			t.Errorf("help %v: got\n%s\nwant\n%s", command, got, want)
 		}
+	}
+}
+
+// TestToken_Expires: with --expires, the line for the access file and the JSON have the end of the
+// token.
+func TestToken_Expires(t *testing.T) {
+	line := regexp.MustCompile(`- \{name: trainer, sha256: [0-9a-f]{64}(?:, expires: (.*))?}`)
+	found := line.FindStringSubmatch(ok(t, "token", "trainer", "--expires", "2d").stderr)
+	if found == nil {
+		t.Fatal("got no line for the access file")
+	}
+	end, err := time.Parse(time.RFC3339, found[1])
+	if left := time.Until(end); err != nil || left < 47*time.Hour || left > 48*time.Hour {
+		t.Errorf("--expires 2d: got %s (%v), want two days from now", found[1], err)
+	}
+	if found := line.FindStringSubmatch(ok(t, "token", "trainer").stderr); found == nil || found[1] != "" {
+		t.Errorf("without --expires: got %q, want a token that does not expire", found)
+	}
+	if got := ok(t, "token", "trainer", "--json", "--expires", "2d").stdout; !strings.Contains(got, `"expires": "20`) {
+		t.Errorf("--json: got %s, want the end", got)
 	}
 }

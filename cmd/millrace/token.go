@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,8 @@ func (a *app) token() *cobra.Command {
 token's digest. Clients read the token from MILLRACE_TOKEN or the file of MILLRACE_TOKEN_FILE.`,
 		Example: "  millrace token trainer\n  export MILLRACE_TOKEN=$(millrace token trainer)",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
+			var life time.Duration
+			f.Duration(&life, "expires", 0, "time until the token expires, such as 90d (0: never)")
 			f.Output(a.App)
 			check := func(args []string) {
 				if !auth.ValidName(args[0]) || args[0] == auth.Anonymous().Name {
@@ -26,11 +29,15 @@ token's digest. Clients read the token from MILLRACE_TOKEN or the file of MILLRA
 			}
 			return check, func(_ context.Context, args []string) error {
 				text, digest := auth.NewToken()
-				line := fmt.Sprintf("- {name: %s, sha256: %s}", args[0], digest)
-				if !a.JSON {
-					a.Say("Add to tokens: in the access file:\n  %s", line)
+				out, end := map[string]string{"name": args[0], "token": text, "sha256": digest}, ""
+				if life > 0 {
+					out["expires"] = time.Now().Add(life).UTC().Format(time.RFC3339)
+					end = ", expires: " + out["expires"]
 				}
-				return a.Print(map[string]string{"name": args[0], "token": text, "sha256": digest}, func(w io.Writer) { fmt.Fprintln(w, text) })
+				if !a.JSON {
+					a.Say("Add to tokens: in the access file:\n  - {name: %s, sha256: %s%s}", args[0], digest, end)
+				}
+				return a.Print(out, func(w io.Writer) { fmt.Fprintln(w, text) })
 			}
 		},
 	})
