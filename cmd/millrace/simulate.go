@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,15 +136,19 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 		return cli.Usage(err, "millrace simulate")
 	}
 	results := make([]simulate.Result, len(settings))
+	bar, done, each := a.NewBar(ctx, "simulate"), atomic.Int64{}, data.Bytes()*int64(x.base.Epochs)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, s := range settings {
 		g.Go(func() (err error) {
 			results[i], err = simulate.Run(ctx, data, s)
+			bar.Set(done.Add(each), each*int64(len(settings)))
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	err = g.Wait()
+	bar.End()
+	if err != nil {
 		return err
 	}
 	if x.picture != "" {
