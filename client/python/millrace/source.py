@@ -258,8 +258,8 @@ class Source:
             train, val = client.split(train=.9, val=.1).values()
 
         The parts are fractions of all samples, on average and without regard to classes (exact parts: `subset(keys=...)`); a remainder
-        belongs to none of them. Whole numbers are parts relative to each other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order of the
-        parts matters. The parts are those of `millrace subset --into`.
+        belongs to none of them. Whole numbers are parts relative to each other: `train=9, val=1`. Every process gets the same parts, and
+        adding data never moves samples between parts. The order of the parts matters. The parts are those of `millrace subset --into`.
 
         parts   the parts as a mapping, for names that are not Python identifiers
         salt    a different salt makes an independent split. By default a split of a split has a different salt

@@ -440,5 +440,5 @@ def test_indexing_that_takes_long_is_told_when_it_begins(tmp_path: Path, capfd: 
 def test_the_default_batch_size_is_the_documented_one(texts: Path) -> None:
     with millrace.open(texts) as c:
         size = c.epoch(0).plan.batch_size
-    assert f"{size} unless its index says otherwise" in str(millrace.Client.epoch.__doc__)
+    assert f"{size} unless its index has another" in str(millrace.Client.epoch.__doc__)
     assert f"Without either a batch has {size} samples" in (harness.ROOT / "docs/python.md").read_text()
