@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -228,6 +229,31 @@ func TestSteadyLooksAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCredentialsFileIsReadForEachRequest checks that a new key in the credentials file is used at
+// once. The file of a profile is read again only after the store has rejected the key.
+func TestCredentialsFileIsReadForEachRequest(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	for profile, want := range map[string]string{"": "new", "default": "old"} {
+		var got credentials.Value
+		var err error
+		creds := Config{Profile: profile}.credentials(http.DefaultTransport, time.Second)
+		for _, key := range []string{"old", "new"} {
+			if err := os.WriteFile(file, []byte("[default]\naws_access_key_id = "+key+"\naws_secret_access_key = secret\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got, err = creds.GetWithContext(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got.AccessKeyID != want {
+			t.Errorf("profile %q: got key %s after the file changed, want %s", profile, got.AccessKeyID, want)
+		}
+	}
 }
 
 // TestNoEndpointIsSet checks that, without an endpoint, a network error for AWS's own hosts also
