@@ -101,10 +101,8 @@ type Report struct {
 
 func (o Options) withDefaults() (Options, error) {
 	o.ChunkSize = cmp.Or(o.ChunkSize, 8<<20)
-	for _, one := range either(o.Match) {
-		if _, err := path.Match(one, ""); err != nil {
-			return o, fmt.Errorf("match %q: %w", o.Match, err)
-		}
+	if _, err := path.Match(o.Match, ""); err != nil {
+		return o, fmt.Errorf("match %q: %w", o.Match, err)
 	}
 	if o.Name != "" && !layout.ValidIndexName(o.Name) {
 		return o, fmt.Errorf("index name %q: use 1 to 64 lower-case letters, digits, dots, dashes and underscores", o.Name)

@@ -244,6 +244,19 @@ func TestMatches(t *testing.T) {
 		{"!a/b.jpg", "b/b.jpg", true},
 		{"!*.{jpg,png}", "a/b.png", false},
 		{"!*.{jpg,png}", "a/b.txt", true},
+		{"s-{000..012}.tar", "s-000.tar", true},
+		{"s-{000..012}.tar", "d/s-012.tar", true},
+		{"s-{000..012}.tar", "s-013.tar", false},
+		{"s-{000..012}.tar", "s-12.tar", false},
+		{"s-{000..012}.tar", "s-0012.tar", false},
+		{"s-{8..12}.{tar,zip}", "s-9.zip", true},
+		{"s-{8..12}.tar", "s-12.tar", true},
+		{"s-{8..12}.tar", "s-08.tar", false},
+		{"2024{00..09}-{1..3}", "202407-2", true},
+		{"2024{00..09}-{1..3}", "202407-4", false},
+		{"!s-{000..012}.tar", "s-013.tar", true},
+		{"{a..c}", "b", false},
+		{"{1..2", "1", false},
 	} {
 		if got := Matches(c.pattern, c.key); got != c.want {
 			t.Errorf("%q of %q: got %v, want %v", c.pattern, c.key, got, c.want)

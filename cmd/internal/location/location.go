@@ -293,9 +293,6 @@ func parsePath(s string) (l Location, err error) {
 	return l, err
 }
 
-// braceRange is a range of numbers in WebDataset's notation: {000000..000004}.
-var braceRange = regexp.MustCompile(`\{[^{},/]*\.\.[^{},/]*\}`)
-
 // refusePattern returns an error for an address with a pattern, which is not a single location.
 func refusePattern(s string) error {
 	address, _, _ := strings.Cut(s, "?")
@@ -303,8 +300,7 @@ func refusePattern(s string) error {
 		return nil
 	}
 	place, _ := path.Split(address[:strings.IndexAny(address, "*{")])
-	match := braceRange.ReplaceAllString(address[len(place):], "*")
-	return fmt.Errorf("an address cannot contain a pattern: use %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), match)
+	return fmt.Errorf("an address cannot contain a pattern: use %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), address[len(place):])
 }
 
 // cutLast cuts a text at the last separator.
