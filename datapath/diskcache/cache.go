@@ -51,7 +51,7 @@ type Stats struct {
 	ReadErrors         uint64
 	WriteErrors        uint64
 	ReadsOff           bool // the disk hangs or has failed too often: only occasional reads test it
-	WritesOff          bool // the same for writes
+	WritesOff          bool // the same for writes; also while other files fill the disk
 
 	Chunks, Bytes, MaxBytes int64
 }
@@ -154,7 +154,7 @@ func (c *Cache) Stats() Stats {
 	defer c.mu.Unlock()
 	s := c.stats
 	s.Chunks, s.Bytes, s.MaxBytes = int64(len(c.entries)), c.bytes, c.cfg.MaxBytes
-	s.ReadsOff, s.WritesOff = c.reads.off(), c.writes.off()
+	s.ReadsOff, s.WritesOff = c.reads.off(), c.writes.off() || c.crowded
 	return s
 }
 

@@ -95,7 +95,7 @@ func diskStats(t datapath.Stats) []gateway.Stat {
 		{Name: "disk_read_errors_total", Help: "Failed reads of the disk; above 0, check the disk.", Value: float64(d.ReadErrors)},
 		{Name: "disk_write_errors_total", Help: "Failed writes to the disk; above 0, check the disk.", Value: float64(d.WriteErrors)},
 		{Name: "disk_reads_off", Help: "1 while the gateway does not read the disk because it hangs or failed too often.", Value: flag(d.ReadsOff)},
-		{Name: "disk_writes_off", Help: "1 while the gateway does not write the disk because it hangs, failed or is full.", Value: flag(d.WritesOff)},
+		{Name: "disk_writes_off", Help: "1 while the gateway adds no chunks to the disk because it hangs, failed or is full.", Value: flag(d.WritesOff)},
 		{Name: "disk_chunks", Help: "Chunks on disk.", Value: float64(d.Chunks)},
 		{Name: "disk_bytes", Help: "Disk space of cached chunks.", Value: float64(d.Bytes)},
 		{Name: "disk_limit_bytes", Help: "Limit of the disk space of cached chunks.", Value: float64(d.MaxBytes)},
