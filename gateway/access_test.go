@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -10,10 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/audit"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/origin"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // TestWithoutAnAccessFile: a request without the required right gets a 403 with the remedy.
@@ -102,6 +105,10 @@ func TestLimitsOfCallers(t *testing.T) {
 			}
 		}
 	}
+	metrics := m.ask(m.gateway.Admin(), m.by("boss"), "GET", "/metrics", "")
+	if !strings.Contains(string(metrics.body), `code="429",dataset="photos"`) || strings.Contains(string(metrics.body), "scanz") {
+		t.Errorf("got %s, want refusals of photos, and no dataset that is not served", metrics.body)
+	}
 	for i, c := range []struct {
 		remote string
 		want   int
@@ -111,6 +118,51 @@ func TestLimitsOfCallers(t *testing.T) {
 		if a := m.from(c.remote, "/v1/datasets/open"); a.StatusCode != c.want {
 			t.Errorf("request %d, from %s: got status %d, want %d", i, c.remote, a.StatusCode, c.want)
 		}
+	}
+}
+
+// holding is a source whose reads wait until it is released.
+type holding struct {
+	gateway.Source
+	began, release chan struct{}
+}
+
+func (h holding) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
+	h.began <- struct{}{}
+	<-h.release
+	return h.Source.Read(ctx, at, chunks)
+}
+
+// TestLimitOfMemory: a caller may hold one batch of any size. The next one is refused, is in the audit log, and
+// counts for the dataset.
+func TestLimitOfMemory(t *testing.T) {
+	var lines func() string
+	began, release := make(chan struct{}, 1), make(chan struct{})
+	m := newMatrix(t, func(cfg *gateway.Config) {
+		lines = audited(t, cfg)
+		for i, d := range cfg.Datasets {
+			cfg.Datasets[i].Source = holding{d.Source, began, release}
+		}
+	})
+	m.put(t, m.text+"limits: [{who: [\"*\"], memory: 0.0000001}]\n")
+	if err := m.guard.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	batch := func() int {
+		return m.ask(m.gateway.Handler(), m.by("reader"), "GET", "/epoch/0/batch/0", "").StatusCode
+	}
+	first := make(chan int)
+	go func() { first <- batch() }()
+	<-began
+	if got := batch(); got != http.StatusTooManyRequests {
+		t.Errorf("a second batch: got status %d, want 429", got)
+	}
+	close(release)
+	if got := <-first; got != http.StatusOK {
+		t.Errorf("a first batch: got status %d, want 200", got)
+	}
+	if text := lines(); !strings.Contains(text, `"event":"refusal","principal":"token:reader"`) || !strings.Contains(text, `"dataset":"photos","status":429,`) {
+		t.Errorf("got %s, want a line for the refusal", text)
 	}
 }
 

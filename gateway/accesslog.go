@@ -45,7 +45,7 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	if status == 0 {
 		status = http.StatusOK
 	}
-	g.metrics.observe(route, x, status, took, abort)
+	g.observe(route, x, status, took, abort)
 	x.span.ends(x, status, cause, abort)
 	g.audit(x, route, status)
 	e := g.cfg.Log.WithLevel(level(status, cause, abort, x.log.stack != ""))
@@ -105,13 +105,15 @@ func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 	}
 }
 
-// audit records a request that changes something, or that the caller has no right to make.
+// audit records a request that changes something, that the caller has no right to make, or that exceeds
+// a limit of the caller.
 func (g *Gateway) audit(x *exchange, route string, status int) {
-	if g.cfg.Audit == nil || !x.refused && !x.changes() {
+	refused := x.refused || status == http.StatusTooManyRequests
+	if g.cfg.Audit == nil || !refused && !x.changes() {
 		return
 	}
 	address := g.origin.Caller(x.r)
-	if x.refused && (x.principal.Name == "" || x.principal.Anonymous()) {
+	if refused && (x.principal.Name == "" || x.principal.Anonymous()) {
 		g.cfg.Audit.Stranger(address)
 		return
 	}
@@ -120,7 +122,7 @@ func (g *Gateway) audit(x *exchange, route string, status int) {
 		Right: x.route.right.String(), Status: status, Bytes: x.w.Bytes, RequestID: x.id,
 	}
 	name, _ := g.datasetName(x)
-	if e.Dataset = cutTo(auth.Conceal(name), maxName); x.refused {
+	if e.Dataset = cutTo(auth.Conceal(name), maxName); refused {
 		e.Event = audit.Refusal
 	}
 	if caller := x.r.Header.Get("X-Request-Id"); caller == x.id { // a caller may send the ID of another caller's request

@@ -44,19 +44,24 @@ func newMetrics(g *Gateway) *metrics {
 	return m
 }
 
-func (m *metrics) observe(route string, x *exchange, status int, took time.Duration, abort bool) {
+// observe counts a request. One that is refused before its dataset is acquired counts for it too.
+func (g *Gateway) observe(route string, x *exchange, status int, took time.Duration, abort bool) {
 	r := timing.Request{Route: route, Status: status, Bytes: x.w.Bytes, Took: took, Trace: x.span.Trace()}
-	if x.dataset != nil {
-		if r.Dataset = x.dataset.Name(); address.IsMixture(r.Dataset) {
-			r.Dataset = "mix:" // one label for all mixtures, since URLs can define any number
-		}
+	r.Dataset, _ = g.datasetName(x)
+	if _, ok := g.datasets.Current(r.Dataset); x.dataset != nil {
+		r.Dataset = x.dataset.Name()
+	} else if !ok {
+		r.Dataset = "" // a caller may send any name
+	}
+	if address.IsMixture(r.Dataset) {
+		r.Dataset = "mix:" // one label for all mixtures, since URLs can define any number
 	}
 	if x.w.Wrote {
 		r.Waited = x.w.First
 	}
-	m.requests.Observe(r, &x.log.Record)
+	g.metrics.requests.Observe(r, &x.log.Record)
 	if abort && x.w.Wrote {
-		m.aborted.Inc()
+		g.metrics.aborted.Inc()
 	}
 }
 
@@ -101,6 +106,7 @@ func (g *Gateway) stats() []Stat {
 		ready = 0
 	}
 	return append(out,
+		Stat{Name: "build_info", Help: "1, with the version of the gateway as a label.", Value: 1, Labels: map[string]string{"version": g.cfg.Version}},
 		Stat{Name: "http_in_flight_requests", Help: "Requests in progress.", Value: float64(g.active.Load())},
 		Stat{Name: "plan_bytes", Help: "Estimated memory for plans and epochs.", Value: float64(g.plans.Bytes())},
 		Stat{Name: "ready", Help: "1 while /readyz answers 200; 0 while the gateway starts or drains.", Value: ready},
