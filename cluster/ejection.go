@@ -32,7 +32,7 @@ const (
 type fault int
 
 const (
-	none   fault = iota // healthy: the refusal was legitimate, or the asking side canceled the question
+	none   fault = iota // healthy: the refusal was legitimate or concerns one dataset, or the asking side canceled the question
 	ill                 // possibly sick: it lacks memory, its store fails, or it is late
 	broken              // it is silent, or breaks the protocol
 )
@@ -42,7 +42,7 @@ func faultOf(ctx context.Context, err error) fault {
 	switch {
 	case errors.Is(err, errLate), errors.Is(err, peer.ErrNoRoom), refused && (no.Code == peer.CodeStore || no.Code == peer.CodeTimeout):
 		return ill
-	case errors.Is(err, peer.ErrNotHere), errors.Is(err, peer.ErrNotServed), errors.Is(err, peer.ErrMismatch), errors.Is(err, peer.ErrQuestion):
+	case errors.Is(err, peer.ErrNotHere), errors.Is(err, peer.ErrNotServed), errors.Is(err, peer.ErrMismatch), errors.Is(err, peer.ErrQuestion), errors.Is(err, peer.ErrQuota):
 		return none
 	case ctx.Err() == nil || errors.Is(err, peer.ErrDown): // the member was already silent for too long when the question was canceled
 		return broken
@@ -59,7 +59,7 @@ func (c *Cluster) failed(r *memberRead, says fault, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	m := r.member
-	if !errors.Is(err, peer.ErrNotHere) {
+	if !errors.Is(err, peer.ErrNotHere) && !errors.Is(err, peer.ErrQuota) {
 		m.asked.Failed++
 	}
 	if c.members[m.ID] != m || m.state == Gone || says != broken {

@@ -44,6 +44,25 @@ func sicknesses() map[string]error {
 	}
 }
 
+// TestRefusalsForAQuota: a member whose quota for a dataset is full is not ejected, even if others answer in
+// its place: it can answer for other datasets.
+func TestRefusalsForAQuota(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.fleet(3)[0]
+		w.fails(at(1), &peer.RefusalError{Status: 503, Code: peer.CodeQuota})
+		c := sample(ofOwner(t, a, "gw-1"))
+		for range 10 * sickAfter {
+			if err := a.Read(t.Context(), "gw-1", c, nil, (&other{}).instead); !errors.Is(err, peer.ErrOutdone) {
+				t.Fatalf("got %v, want %v", err, peer.ErrOutdone)
+			}
+			w.pass(time.Millisecond)
+		}
+		if got := states(a)["gw-1"]; got != Alive {
+			t.Errorf("got %v, want %v", got, Alive)
+		}
+	})
+}
+
 // TestRefusalsThatOthersDoNotGive: a member that refuses questions is ejected if another gateway
 // can answer them. If the others cannot answer either, for example because the store is down, the
 // member counts as healthy.

@@ -21,7 +21,7 @@ import (
 // owns. The former owner sends the chunk at once or not at all. Answer never waits for memory: the
 // requesting gateways hold memory themselves, so gateways could deadlock. The segments are the
 // ranges in the order of the query, valid until release. Errors: peer.ErrNotServed,
-// peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and the errors of Source.Read.
+// peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, peer.ErrQuota, and the errors of Source.Read.
 func (p *Path) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
 	body, err := p.answer(ctx, q)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error)
 		body, err = assemblyOf(part{source: s, request: b, near: b, tries: true}).read(ctx)
 	}
 	if errors.Is(err, chunkcache.ErrNoRoom) {
-		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, peer.ErrNoRoom)
+		err = fmt.Errorf("answer for %d bytes of %q: %w", b.bytes, q.Dataset, p.noRoom())
 	}
 	if err != nil {
 		return nil, err
@@ -71,6 +71,14 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error)
 	p.peerCounts.servedReads.Add(1)
 	p.peerCounts.servedBytes.Add(uint64(b.bytes))
 	return body, nil
+}
+
+// noRoom returns the error of an answer for which the budget has no memory.
+func (p *Path) noRoom() error {
+	if p.cfg.Quota {
+		return peer.ErrQuota
+	}
+	return peer.ErrNoRoom
 }
 
 // questioned converts a query of another gateway into a request, and checks it against the index.
@@ -96,7 +104,7 @@ func (s *Source) questioned(q *peer.Query) (*request, error) {
 	b, err := s.newBatch(chunks)
 	switch {
 	case errors.Is(err, budget.ErrTooLarge):
-		return nil, fmt.Errorf("answer for %q: %w: %w", q.Dataset, peer.ErrNoRoom, err)
+		return nil, fmt.Errorf("answer for %q: %w: %w", q.Dataset, s.path.noRoom(), err)
 	case err != nil:
 		return nil, fmt.Errorf("answer for %q: %w: %w", q.Dataset, peer.ErrMismatch, err)
 	}

@@ -84,6 +84,21 @@ func many(w peer.ChunkQuery, n int) []peer.ChunkQuery {
 	return all
 }
 
+// TestAnswer_RefusesForItsQuota: an answer that a dataset's quota cannot hold says so, since other datasets
+// have memory.
+func TestAnswer_RefusesForItsQuota(t *testing.T) {
+	d := newDataset(t, 91, same(60, 900), 60, 8<<10)
+	bubble.Test(t, func(t *testing.T) {
+		p := newFleet(t, d, nil, 2, Config{Quota: true}, 256<<10).members[0].path
+		r, err := p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())
+		must(t, err)
+		defer r.Release()
+		if _, err := p.answer(t.Context(), d.query(d.ranges(t, []uint64{0, 1, 30}))); !errors.Is(err, peer.ErrQuota) || errors.Is(err, peer.ErrNoRoom) {
+			t.Errorf("got %v, want %v", err, peer.ErrQuota)
+		}
+	})
+}
+
 // An answer never waits for memory, since the requesting gateway may hold memory while it waits for
 // the answer.
 func TestAnAnswerWaitsForNoMemory(t *testing.T) {

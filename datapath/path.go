@@ -35,6 +35,7 @@ type Config struct {
 	Peers      Peers            // other gateways, asked for chunks that are neither in memory nor on disk; nil: none
 	CarryBytes int64            // maximum bytes of one query to a peer for a rank's next batches; default 8 MiB; below 0: no read-ahead from peers
 	Trace      tracing.Tracer   // begins the traces of background work
+	Quota      bool             // the budget is the quota of one dataset
 	NoPrefetch bool
 	Debug      bool // poison freed memory, and panic if a lease is closed twice: for tests
 }

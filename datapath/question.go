@@ -231,7 +231,8 @@ func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]b
 		for _, b := range dst {
 			p.peerCounts.bytes.Add(uint64(len(b)))
 		}
-	case !errors.Is(err, peer.ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled): // otherwise the request was canceled, or the member does not have the chunk
+	case errors.Is(err, peer.ErrNotHere), errors.Is(err, peer.ErrQuota), errors.Is(ctx.Err(), context.Canceled):
+	default:
 		p.peerCounts.failed.Add(1)
 	}
 	return err

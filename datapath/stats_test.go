@@ -105,6 +105,7 @@ func TestPath_ReadCountsTheFailuresOfMembers(t *testing.T) {
 		"down":             {t.Context(), peer.ErrDown, 0, 1},
 		"outdone":          {t.Context(), peer.ErrOutdone, 0, 1},
 		"not served":       {t.Context(), peer.ErrNotServed, 0, 1},
+		"no room in quota": {t.Context(), peer.ErrQuota, 0, 0},
 		"no room":          {t.Context(), peer.ErrNoRoom, 0, 1},
 		"canceled by peer": {t.Context(), context.Canceled, 0, 1},
 	} {

@@ -28,6 +28,7 @@ const (
 	CodeNotServed    = "not_served"
 	CodeMismatch     = "mismatch"
 	CodeOverloaded   = "overloaded"       // no memory for the answer, or too many running answers
+	CodeQuota        = "quota"            // the same, in the quota of the dataset
 	CodeTimeout      = "timeout"          // the asker's deadline passed while the bytes were loaded
 	CodeStore        = "store"            // neither memory, disk nor store delivered the bytes
 	CodeOtherCluster = "other_cluster"    // the asker belongs to another cluster
@@ -51,6 +52,7 @@ func rows() []row {
 		{CodeNotServed, http.StatusNotFound, ErrNotServed},
 		{CodeMismatch, http.StatusConflict, ErrMismatch},
 		{CodeOverloaded, http.StatusServiceUnavailable, ErrNoRoom},
+		{CodeQuota, http.StatusServiceUnavailable, ErrQuota},
 		{CodeTimeout, http.StatusGatewayTimeout, nil},
 		{CodeStore, http.StatusBadGateway, nil},
 		{CodeOtherCluster, http.StatusMisdirectedRequest, nil},
@@ -72,7 +74,7 @@ func rowOf(code string) row {
 }
 
 // RefusalError is a refusal by another gateway. It wraps the error of the Holder: ErrNotHere,
-// ErrNotServed, ErrMismatch or ErrNoRoom. ErrNoRoom also reports that the gateway has too many
+// ErrNotServed, ErrMismatch, ErrNoRoom or ErrQuota. ErrNoRoom also reports that the gateway has too many
 // running answers.
 type RefusalError struct {
 	Status int

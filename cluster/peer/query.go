@@ -15,6 +15,7 @@ var (
 	ErrNotServed = errors.New("the dataset is not served here")    // no dataset with this name, or another generation
 	ErrMismatch  = errors.New("the chunk is another one here")     // the digest differs, or there is no such chunk or range
 	ErrNoRoom    = errors.New("there is no memory for the answer") // an answer does not wait for memory, since the asker holds some
+	ErrQuota     = errors.New("the quota of the dataset has no memory for the answer")
 )
 
 // Chunk identifies one chunk of a dataset.

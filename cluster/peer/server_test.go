@@ -190,6 +190,7 @@ func TestHoldersErrorsReachTheAsker(t *testing.T) {
 		{ErrNotServed, 404, CodeNotServed, ErrNotServed},
 		{ErrMismatch, 409, CodeMismatch, ErrMismatch},
 		{ErrNoRoom, 503, CodeOverloaded, ErrNoRoom},
+		{ErrQuota, 503, CodeQuota, ErrQuota},
 		{context.DeadlineExceeded, 504, CodeTimeout, nil},
 		{errors.New("s3: no such host"), 502, CodeStore, nil},
 	} {
@@ -202,7 +203,7 @@ func TestHoldersErrorsReachTheAsker(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Status != c.status || refused.Code != c.code {
 			t.Errorf("%v: got %v, want %d %s", c.err, err, c.status, c.code)
 		}
-		for _, other := range []error{ErrNotHere, ErrNotServed, ErrMismatch, ErrNoRoom, ErrDown, ErrMalformed} {
+		for _, other := range []error{ErrNotHere, ErrNotServed, ErrMismatch, ErrNoRoom, ErrQuota, ErrDown, ErrMalformed} {
 			if got, want := errors.Is(err, other), errors.Is(c.means, other); got != want {
 				t.Errorf("%v: is it %v: got %v, want %v", c.err, other, got, want)
 			}

@@ -124,8 +124,11 @@ func TestReference_MetricsOfGateways(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`Name: "(\w+)", Help: "([^"]*)"`).FindAllSubmatch(source, -1) {
+		for _, m := range regexp.MustCompile(`Name: "(\w+)", Help: "([^"]*)"(.*Labels: of)?`).FindAllSubmatch(source, -1) {
 			text += fmt.Sprintf("# HELP millrace_%s %s\n", m[1], m[2])
+			if len(m[3]) > 0 {
+				text += fmt.Sprintf("millrace_%s{dataset=\"\"} 0\n", m[1])
+			}
 		}
 	}
 	for _, err := range objstore.Vocabulary() {

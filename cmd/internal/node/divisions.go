@@ -45,7 +45,7 @@ func (s *Node) divide(set datasets.Set) error {
 		}
 		v.path = datapath.New(datapath.Config{
 			Budget: v.budget, Fetchers: c.Parallel, PartSize: c.PartSize, CheckSHA: c.CheckSHA256, NoPrefetch: c.NoPrefetch,
-			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others, Trace: s.trace,
+			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others, Trace: s.trace, Quota: v != s.main(),
 		})
 		s.closers = append(s.closers, v.path.Close)
 	}
@@ -72,6 +72,19 @@ func (s *Node) paths() []*datapath.Path {
 		paths = append(paths, v.path)
 	}
 	return paths
+}
+
+// stats returns the metrics of a quota's memory; none for the main division.
+func (v *division) stats() []gateway.Stat {
+	if v.quota.Dataset == "" {
+		return nil
+	}
+	of, b := map[string]string{"dataset": v.quota.Dataset}, v.budget
+	return []gateway.Stat{
+		{Name: "quota_bytes", Help: "Memory quota of the dataset.", Value: float64(b.Total()), Labels: of},
+		{Name: "quota_used_bytes", Help: "Memory quota in use.", Value: float64(b.InUse()), Labels: of},
+		{Name: "quota_refused_total", Help: "Requests refused after waiting for memory of the quota.", Value: float64(b.Refused()), Labels: of},
+	}
 }
 
 // setting returns the name of the setting for the division's memory.

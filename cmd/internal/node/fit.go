@@ -88,8 +88,8 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 	}
 	for i, n := range asked {
 		if want := max(datapath.BudgetFor(reserved+n.window), reserved+n.window+n.body); want > v.budget.Total() {
-			k.node.log.Warn().Str("dataset", fresh[i].at.Loc.Name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
-				Msg("the cache is smaller than the dataset's order requires: chunks are read more than once per epoch, or sample by sample; increase --cache-size, use a smaller window, or, with --disk-cache, run 'millrace warm' first")
+			k.node.log.Warn().Str("dataset", fresh[i].at.Loc.Name).Str("setting", v.setting()).Int64("size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
+				Msg("memory is smaller than the dataset's order requires: chunks are read more than once per epoch, or sample by sample; increase --" + v.setting() + ", use a smaller window, or, with --disk-cache, run 'millrace warm' first")
 		}
 	}
 	return v.fitDisk(fresh)

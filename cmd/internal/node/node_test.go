@@ -145,7 +145,7 @@ func TestDivide_QuotaHasOwnBudgetAndDisk(t *testing.T) {
 		for _, x := range s.stats() {
 			names[x.Name]++
 		}
-		if names["cache_bytes"] != 1 || names["disk_limit_bytes"] != 1 {
+		if names["cache_bytes"] != 1 || names["disk_limit_bytes"] != 1 || names["quota_used_bytes"] != len(quotas) {
 			t.Errorf("%v: got %v, want each metric once", quotas, names)
 		}
 		s.Close()

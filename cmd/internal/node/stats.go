@@ -23,7 +23,7 @@ func (s *Node) stats() []gateway.Stat {
 	at := map[string]int{} // by name and labels
 	for _, v := range s.divisions {
 		t := v.path.Stats()
-		own := pathStats(t)
+		own := append(pathStats(t), v.stats()...)
 		if v.dir != "" {
 			own = append(diskStats(t), own...)
 		}
