@@ -246,8 +246,8 @@ func floorPlan() map[string]room {
 		},
 		"cmd/internal/reach": {ours: []string{"client"}},
 		"cmd/internal/top": { // the live view of gateways in a terminal
-			ours:    []string{"client", "cmd/internal/cli", "internal/words", "cmd/internal/reach", "gateway/stats"}, // cli: text for counts; reach: advice for a gateway that does not answer
-			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
+			ours:    []string{"client", "internal/words", "cmd/internal/reach", "gateway/stats"}, // reach: advice for a gateway that does not answer
+			outside: []string{"github.com/mattn/go-runewidth", "golang.org/x/sys"},
 		},
 		"cmd/internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
 			ours:    []string{"chunkindex/.", "chunkindex/codec/.", "client", "gateway/address", "cmd/internal/cli", "internal/words", "shuffle", "datapath/simulate"}, // address: which shuffles have a window; cli: text for counts
@@ -296,8 +296,6 @@ func onlyHere() map[string]string {
 		"github.com/go-jose/go-jose":      "gateway/auth",
 		"github.com/hashicorp/golang-lru": "datapath",
 		"go.opentelemetry.io/otel":        "internal/tracing",
-		"charm.land":                      "cmd/internal/top",
-		"github.com/charmbracelet/x/ansi": "cmd/internal/top",
 	}
 }
 

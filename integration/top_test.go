@@ -61,6 +61,14 @@ func (x *terminal) press(keys string) {
 	}
 }
 
+func (x *terminal) resize(columns, lines int) {
+	x.t.Helper()
+	if err := pty.Setsize(x.pty, &pty.Winsize{Rows: uint16(lines), Cols: uint16(columns)}); err != nil {
+		x.t.Fatal(err)
+	}
+	x.screen.Resize(columns, lines)
+}
+
 // shows waits until the screen contains all of the given texts. Texts that begin with an
 // exclamation mark must be absent.
 func (x *terminal) shows(texts ...string) string {
@@ -94,6 +102,15 @@ func (x *terminal) exits(code int) {
 	}
 }
 
+// restored requires that the program opened the alternate screen without a cursor, and closed it at its end.
+func (x *terminal) restored() {
+	x.t.Helper()
+	before, after, ended := strings.Cut(x.raw.String(), "\x1b[?25h\x1b[?1049l")
+	if !strings.Contains(before, "\x1b[?1049h\x1b[?25l") || !ended || after != "" || x.screen.IsAltScreen() {
+		x.t.Errorf("the terminal is not restored: %q", x.raw)
+	}
+}
+
 // TestTopWatchesAGateway watches a gateway that has readers, is killed and restarts, and one that
 // never responds.
 func TestTopWatchesAGateway(t *testing.T) {
@@ -107,7 +124,7 @@ func TestTopWatchesAGateway(t *testing.T) {
 	}
 	g := start()
 	x := inTerminal(t, 100, 32, []string{"NO_COLOR=1"}, "top", "http://"+free[1], "http://"+free[2], "--interval", "300ms")
-	x.shows("2 gateways", "connection refused", "no batch was requested", "No rank has requested a batch", "q quit")
+	x.shows("2 gateways", "connection refused", "no batch was requested", "No rank has requested a batch", "Ctrl-C quits")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -122,12 +139,7 @@ func TestTopWatchesAGateway(t *testing.T) {
 	}()
 	defer func() { cancel(); <-done }()
 	x.shows("2 ranks", "0/2", "1/2", "samples/s")
-	x.press("g")
 	x.shows("limited by", "silent")
-	x.press("g/nothing\r")
-	x.shows(`No dataset has "nothing"`)
-	x.press("\x1b")
-	x.shows("0/2")
 	g.Kill()
 	x.shows("and 1 more: It does not answer", "Readers   0 samples/s")
 	start()
@@ -135,15 +147,15 @@ func TestTopWatchesAGateway(t *testing.T) {
 	if strings.Contains(seen, "-1") || strings.Contains(seen, "lots") {
 		t.Errorf("after a restart there are odd rates:\n%s", seen)
 	}
-	if err := pty.Setsize(x.pty, &pty.Winsize{Rows: 24, Cols: 60}); err != nil {
-		t.Fatal(err)
-	}
-	x.screen.Resize(60, 24)
-	x.shows("STATE", "!gap")
-	x.press("\x03")
+	x.resize(140, 40)
+	x.shows("gap    idle")
+	x.resize(60, 24)
+	x.shows("waits", "!gap")
+	x.press("\x03") // Ctrl-C
 	x.exits(0)
-	if out := x.raw.String(); strings.Contains(out, "\x1b[31m") || !strings.Contains(out, "\x1b[?1049l") {
-		t.Errorf("the output has colours in spite of NO_COLOR, or the terminal is not put back:\n%q", out[max(0, len(out)-300):])
+	x.restored()
+	if out := x.raw.String(); strings.Contains(out, "\x1b[31m") || strings.Contains(out, "\x1b[1m") {
+		t.Errorf("the output has colors in spite of NO_COLOR:\n%q", out[max(0, len(out)-300):])
 	}
 }
 
@@ -157,8 +169,9 @@ func TestTopEndsWithASignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.exits(0)
-	if out := x.raw.String(); !strings.Contains(out, "31m") || !strings.Contains(out, "\x1b[?1049l") {
-		t.Errorf("got no colour, or the terminal is not put back: %q", out)
+	x.restored()
+	if out := x.raw.String(); !strings.Contains(out, "\x1b[31m") {
+		t.Errorf("got no color: %q", out)
 	}
 }
 
@@ -166,8 +179,17 @@ func TestTopEndsWithASignal(t *testing.T) {
 func TestTop_ShowsNoScreenOfADeadGateway(t *testing.T) {
 	x := inTerminal(t, 100, 30, nil, "top", "http://"+harness.FreeAddress(t))
 	x.exits(5)
-	if out := x.raw.String(); !strings.Contains(out, "connection refused: start it, or correct the address") || strings.Contains(out, "No rank has requested a batch") {
+	if out := x.raw.String(); !strings.Contains(out, "connection refused: start it, or correct the address") || strings.Contains(out, "\x1b") {
 		t.Errorf("got %q, want the error alone", out)
+	}
+}
+
+// TestTop_PrintsOnceInADumbTerminal expects text without sequences.
+func TestTop_PrintsOnceInADumbTerminal(t *testing.T) {
+	x := inTerminal(t, 100, 30, []string{"TERM=dumb"}, "top", serve(t, packed(t, "dir")).Admin, "--interval", "200ms")
+	x.exits(0)
+	if out := x.raw.String(); !strings.Contains(out, "Memory ") || strings.Contains(out, "\x1b") {
+		t.Errorf("got %q, want a report without sequences", out)
 	}
 }
 

@@ -24,16 +24,17 @@ func (a *app) top() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "top GATEWAY...", Short: "Show activity and bottleneck of gateways",
 		Long: `Shows the bottleneck of each gateway and its cure, the sources of bytes, memory, store, and each
-rank's rate, wait and lag. Keys sort and filter; ? lists them. Without a terminal, prints once.
-Statistics require the right admin, and are on the admin port of a gateway that has one.`,
+rank's rate, wait and lag, the most urgent first. In a terminal, redraws one screen until Ctrl-C;
+otherwise prints everything once. NO_COLOR disables colors. Statistics require the right admin, and
+are on the admin port of a gateway that has one.`,
 		Example: `  millrace top http://gw:8081
   millrace top 'http://gateways-{0..7}.gateways:8081' --interval 5s
   millrace top http://gw:8081 --json`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var once bool
 			var every time.Duration
-			f.Duration(&every, "interval", pollEvery, "time between two updates")
-			f.Flag(&once, "once", "print one screen as text")
+			f.Duration(&every, "interval", pollEvery, "time between two polls")
+			f.Flag(&once, "once", "print everything once, as text")
 			f.Output(a.App)
 			check := func(args []string) {
 				if every < leastEvery {
@@ -52,20 +53,15 @@ Statistics require the right admin, and are on the admin port of a gateway that 
 				defer fleet.Close()
 				defer cancel()
 				out, ok := a.Stdout.(*os.File)
-				if !once && !a.JSON && ok && isatty.IsTerminal(out.Fd()) && isatty.IsTerminal(os.Stdin.Fd()) {
-					return top.Watch(ctx, fleet, every, top.Terminal{In: os.Stdin, Out: out, Env: os.Environ()})
+				if !once && !a.JSON && ok && isatty.IsTerminal(out.Fd()) && a.Env["TERM"] != "dumb" {
+					return top.Watch(ctx, fleet, every, out, a.Env["NO_COLOR"] == "")
 				}
-				return a.topOnce(ctx, fleet, every)
+				r, err := top.Once(ctx, fleet, every)
+				if err != nil {
+					return err
+				}
+				return a.Print(r, func(w io.Writer) { io.WriteString(w, r.Print(textWidth)) }) //nolint:errcheck // a buffer
 			}
 		},
 	})
-}
-
-// topOnce prints one report.
-func (a *app) topOnce(ctx context.Context, fleet *top.Fleet, every time.Duration) error {
-	r, err := top.Once(ctx, fleet, every)
-	if err != nil {
-		return err
-	}
-	return a.Print(r, func(w io.Writer) { io.WriteString(w, r.Print(textWidth)) }) //nolint:errcheck // a buffer
 }

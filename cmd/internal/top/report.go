@@ -96,7 +96,9 @@ func (h *History) Next(polls []Poll) Report {
 			before[l.Gateway] = last
 		}
 		now[l.Gateway] = l
-		r.At = latest(r.At, l.At)
+		if l.At.After(r.At) {
+			r.At = l.At
+		}
 	}
 	h.before, h.now = before, now
 	for _, l := range polls {
@@ -108,17 +110,9 @@ func (h *History) Next(polls []Poll) Report {
 		}
 	}
 	judge(r.Ranks)
-	byNeed := order{by: need}
-	byNeed.sort(r.Ranks)
+	slices.SortStableFunc(r.Ranks, compareUrgency)
 	slices.SortStableFunc(r.Gateways, func(a, b GatewayReport) int { return cmp.Compare(severity(a), severity(b)) })
 	return r
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // describe reports the changes from one poll to the next; the first may be empty.
@@ -267,27 +261,16 @@ func (f *Figures) add(o Figures) {
 		f.Tiers[tier] += x
 	}
 	f.Seconds = max(f.Seconds, o.Seconds)
-	for _, p := range []struct {
-		sum *float64
-		x   float64
-	}{
-		{&f.SamplesPerSecond, o.SamplesPerSecond},
-		{&f.BytesPerSecond, o.BytesPerSecond},
-		{&f.RequestsPS, o.RequestsPS},
-		{&f.StoreReadsPS, o.StoreReadsPS},
-		{&f.StoreBytesPS, o.StoreBytesPS},
-		{&f.StoreRequestsPS, o.StoreRequestsPS},
-		{&f.StoreErrorsPS, o.StoreErrorsPS},
-		{&f.RefusedPS, o.RefusedPS},
-		{&f.MemoryBytes, o.MemoryBytes},
-		{&f.MemoryUsed, o.MemoryUsed},
-		{&f.MemoryPinned, o.MemoryPinned},
-		{&f.CacheBytes, o.CacheBytes},
-		{&f.DiskBytes, o.DiskBytes},
-		{&f.DiskUsed, o.DiskUsed},
-		{&f.InFlight, o.InFlight},
-		{&f.WaitForMemory, o.WaitForMemory},
-	} {
-		*p.sum += p.x
+	sums, more := f.summed(), o.summed()
+	for i := range sums {
+		*sums[i] += *more[i]
+	}
+}
+
+// summed returns the figures whose total is their sum.
+func (f *Figures) summed() []*float64 {
+	return []*float64{
+		&f.SamplesPerSecond, &f.BytesPerSecond, &f.RequestsPS, &f.StoreReadsPS, &f.StoreBytesPS, &f.StoreRequestsPS, &f.StoreErrorsPS, &f.RefusedPS,
+		&f.MemoryBytes, &f.MemoryUsed, &f.MemoryPinned, &f.CacheBytes, &f.DiskBytes, &f.DiskUsed, &f.InFlight, &f.WaitForMemory,
 	}
 }

@@ -3,23 +3,23 @@ package top
 import (
 	"fmt"
 	"strings"
+	"time"
 
-	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
+	"github.com/mattn/go-runewidth"
 
 	"github.com/millrace-data/millrace/gateway/stats"
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// mark is the role of a line, which determines its colour. Colour adds no information.
-type mark int
+// mark is the role of a line: the parameter of an ANSI sequence for its color. Color adds no information.
+type mark string
 
 const (
-	plain mark = iota
-	title
-	bad
-	wary
-	dim
+	plain mark = ""
+	title mark = "1"  // bold
+	faint mark = "2"  // faint
+	bad   mark = "31" // red
+	wary  mark = "33" // yellow
 )
 
 // line is one line of the screen.
@@ -28,82 +28,108 @@ type line struct {
 	text string
 }
 
-// style returns the line in its colour, or plain if NO_COLOR is set.
-func (l line) style(width int) string {
-	text := ansi.Truncate(l.text, width, "~")
-	switch l.mark {
-	case title:
-		return lipgloss.NewStyle().Bold(true).Render(text)
-	case bad:
-		return lipgloss.NewStyle().Foreground(lipgloss.Red).Render(text)
-	case wary:
-		return lipgloss.NewStyle().Foreground(lipgloss.Yellow).Render(text)
-	case dim:
-		return lipgloss.NewStyle().Faint(true).Render(text)
+// draw returns the line in at most width columns.
+func (l line) draw(width int, color bool) string {
+	text := strings.TrimRight(runewidth.Truncate(l.text, width, "~"), " ")
+	if color && l.mark != plain {
+		return "\x1b[" + string(l.mark) + "m" + text + "\x1b[m"
 	}
 	return text
 }
 
-// diagnosis is a bottleneck and the gateways that have it.
-type diagnosis struct {
-	gateways []string
-	first    *GatewayReport
+// Print returns a report as text: all diagnoses, the totals, all gateways and all ranks.
+func (r *Report) Print(width int) string {
+	var b strings.Builder
+	for _, l := range r.lines(width, 1<<30) {
+		b.WriteString(l.draw(width, false) + "\n")
+	}
+	return b.String()
 }
 
-// diagnoses returns the bottlenecks of all gateways, the worst first.
-func diagnoses(r *Report) []diagnosis {
-	var all []diagnosis
-	at := map[stats.Limits]int{}
+// screen returns the text that redraws a terminal of the given size.
+func (r *Report) screen(width, height int, color bool) string {
+	head := []string{"millrace top", words.Count(len(r.Gateways), "gateway", "gateways"), words.Count(len(r.Ranks), "rank", "ranks"), r.At.Format(time.TimeOnly), "Ctrl-C quits"}
+	lines := append([]line{{title, strings.Join(head, "  ")}}, r.lines(width, max(height-1, 2))...)
+	drawn := make([]string, height)
+	for i := range drawn {
+		drawn[i] = "\x1b[K" // clears the line; after a full line it would clear the last character
+		if i < len(lines) {
+			drawn[i] += lines[i].draw(width, color)
+		}
+	}
+	return "\x1b[H" + strings.Join(drawn, "\r\n")
+}
+
+// lines lays out a report in at most height lines, at least 2. Diagnoses, gateways and ranks share the
+// lines that the totals leave equally. The diagnoses also get the unused lines of the others.
+func (r *Report) lines(width, height int) []line {
+	below := append([]line{{}}, totals(&r.Totals, width)...)
+	third := (height - len(below) - 2) / 3
+	if len(r.Gateways) > 1 {
+		below = append(append(below, line{}), table(r.Gateways, gatewayColumns, gatewayMark, "gateway", width, third)...)
+	}
+	below = append(below, line{})
+	lines := append(diagnoses(r, width, max(third, height-len(below)-min(third, len(r.Ranks)+1))), below...)
+	lines = lines[:min(len(lines), height-1)]
+	if len(r.Ranks) == 0 {
+		return append(lines, line{plain, "No rank has requested a batch in the last five minutes."})
+	}
+	return append(lines, table(r.Ranks, rankColumns, rankMark, "rank", width, height-len(lines))...)
+}
+
+// diagnoses returns the bottlenecks of all gateways in at most limit lines, the worst first. Gateways
+// with the same bottleneck share it.
+func diagnoses(r *Report, width, limit int) []line {
+	same := map[stats.Limits]int{}
+	for _, g := range r.Gateways {
+		same[g.Limits]++
+	}
+	var lines []line
+	left := len(r.Gateways)
 	for i := range r.Gateways {
 		g := &r.Gateways[i]
-		n, known := at[g.Limits]
-		if !known {
-			n = len(all)
-			at[g.Limits] = n
-			all = append(all, diagnosis{first: g})
+		n := same[g.Limits]
+		if n == 0 {
+			continue // shown
 		}
-		all[n].gateways = append(all[n].gateways, clean(short(g.Gateway)))
+		next, room := diagnosis(g, n, width), limit-len(lines)
+		if left > n {
+			room-- // for the number of others
+		}
+		if i > 0 && len(next) > room {
+			return append(lines, line{faint, words.Count(left, "more gateway has", "more gateways have") + " another bottleneck: --json lists all"})
+		}
+		lines = append(lines, next[:min(len(next), max(room, 1))]...)
+		same[g.Limits] = 0
+		left -= n
 	}
-	return all
+	return lines
 }
 
-func (s diagnosis) who() string {
-	if n := len(s.gateways); n > 1 {
-		return fmt.Sprintf("%s and %d more", s.gateways[0], n-1)
-	}
-	return s.gateways[0]
-}
+// maxLeftOut is the number of members that are named below a gateway's sentence.
+const maxLeftOut = 2
 
-func (s diagnosis) mark() mark {
-	switch n := severity(*s.first); {
-	case n == 0:
-		return bad
-	case n < readersLimit: // the bottleneck is not the readers
-		return wary
+// diagnosis returns the bottleneck of n gateways and its cure, wrapped. The first of them is g.
+func diagnosis(g *GatewayReport, n, width int) []line {
+	text, do, m := clean(short(g.Gateway)), clean(g.Limits.Do), gatewayMark(g)
+	if n > 1 {
+		text += fmt.Sprintf(" and %d more", n-1)
 	}
-	return plain
-}
-
-func (s diagnosis) text() string { return s.who() + ": " + clean(s.first.Limits.Sentence) }
-
-// lines returns the sentence and the cure, wrapped.
-func (s diagnosis) lines(width int) []line {
-	m, text, do := s.mark(), s.text(), clean(s.first.Limits.Do)
-	var lines []line
-	switch both := text + " Do: " + do; {
-	case do != "" && ansi.StringWidth(both) <= width:
-		lines = []line{{m, both}}
-	case do != "":
-		lines = append(wrapped(m, text, width, "  "), wrapped(plain, "  Do: "+do, width, "      ")...)
-	default:
-		lines = wrapped(m, text, width, "  ")
+	text += ": " + clean(g.Limits.Sentence)
+	both := text + " Do: " + do
+	if do == "" || runewidth.StringWidth(both) > width {
+		both = text
 	}
-	if s.first.State == restarted {
+	lines := wrapped(m, both, width, "  ")
+	if do != "" && both == text {
+		lines = append(lines, wrapped(plain, "  Do: "+do, width, "      ")...)
+	}
+	if g.State == restarted {
 		lines = append(lines, wrapped(plain, "  It has been restarted: rates follow with the next poll.", width, "  ")...)
 	}
-	for i, o := range s.first.LeftOut {
-		if i == mostLeftOut {
-			return append(lines, line{plain, "  " + words.Count(len(s.first.LeftOut)-i, "more member is", "more members are") + " not used"})
+	for i, o := range g.LeftOut {
+		if i == maxLeftOut {
+			return append(lines, line{plain, "  " + words.Count(len(g.LeftOut)-i, "more member is", "more members are") + " not used"})
 		}
 		text := fmt.Sprintf("  It does not read from member %s, which is %s", clean(o.ID), clean(o.State))
 		if o.Reason != "" {
@@ -114,59 +140,41 @@ func (s diagnosis) lines(width int) []line {
 	return lines
 }
 
-// mostLeftOut is the number of members that are named below a gateway's sentence.
-const mostLeftOut = 2
-
 // wrapped breaks a text into lines between words.
 func wrapped(m mark, text string, width int, indent string) []line {
-	var lines []line
-	for i, part := range strings.Split(ansi.Wrap(text, max(width-len(indent), 10), ""), "\n") {
-		if i > 0 {
-			part = indent + part
-		}
-		lines = append(lines, line{m, strings.TrimRight(part, " ")})
-	}
-	return lines
+	return flow(m, width, indent, " ", strings.Split(text, " "))
 }
 
-// limits returns as many diagnoses as fit into most lines, but at least one.
-func limits(r *Report, width, most int) []line {
-	all := diagnoses(r)
+// flow puts as many of the parts into each line as fit.
+func flow(m mark, width int, indent, between string, parts []string) []line {
 	var lines []line
-	for i, s := range all {
-		next := s.lines(width)
-		if i > 0 && len(lines)+len(next) > most { // the sentence without its cure may fit
-			next = wrapped(s.mark(), s.text(), width, "  ")
+	text := parts[0]
+	for _, p := range parts[1:] {
+		if runewidth.StringWidth(text)+len(between)+runewidth.StringWidth(p) > width {
+			lines = append(lines, line{m, text})
+			text = indent + p
+			continue
 		}
-		if i > 0 && len(lines)+len(next) > most {
-			left := 0
-			for _, o := range all[i:] {
-				left += len(o.gateways)
-			}
-			return append(lines, line{dim, words.Count(left, "more gateway has", "more gateways have") + " another bottleneck: key g lists all"})
-		}
-		lines = append(lines, next...)
+		text += between + p
 	}
-	return lines
+	return append(lines, line{m, text})
 }
 
-// sums returns the lines of totals over all gateways.
-func sums(f *Figures, width int) []line {
+// totals returns the lines of totals over all gateways.
+func totals(f *Figures, width int) []line {
 	rate := func(text string) string {
 		if f.Seconds == 0 {
 			return "-"
 		}
 		return text
 	}
-	const least = 8
-	wide := min(max((width-60)/4, least), 20)
-	lines := columnsOf(plain, "Readers", []string{
-		count(f.SamplesPerSecond) + " samples/s", rate(size(f.BytesPerSecond) + "/s"), rate(count(f.RequestsPS)) + " requests/s", "first byte " + rate(count(f.FirstByteMS)) + " ms",
-		count(f.InFlight) + " in flight", count(f.WaitForMemory) + " wait for memory", rate(count(f.RefusedPS)) + " refused/s",
-	}, width)
+	wide := min(max((width-60)/4, 8), 20)
+	lines := cells(plain, "Readers", width,
+		count(f.SamplesPerSecond)+" samples/s", rate(size(f.BytesPerSecond)+"/s"), rate(count(f.RequestsPS))+" requests/s", "first byte "+rate(count(f.FirstByteMS))+" ms",
+		count(f.InFlight)+" in flight", count(f.WaitForMemory)+" wait for memory", rate(count(f.RefusedPS))+" refused/s")
 	all := 0.0
-	for _, tier := range tiers() {
-		all += f.Tiers[tier]
+	for _, x := range f.Tiers {
+		all += x
 	}
 	from := []string{"-"}
 	if f.Seconds > 0 {
@@ -177,7 +185,7 @@ func sums(f *Figures, width int) []line {
 			}
 		}
 	}
-	lines = append(lines, columnsOf(plain, "From", from, width)...)
+	lines = append(lines, cells(plain, "From", width, from...)...)
 	m, store := plain, []string{rate(size(f.StoreBytesPS)+"/s") + " in " + rate(count(f.StoreReadsPS)) + " reads/s"}
 	if f.StoreRequestsPS > 0 || f.StoreErrorsPS > 0 {
 		store = append(store, count(f.StoreRequestsPS)+" requests/s", count(f.StoreErrorsPS)+" errors/s")
@@ -185,78 +193,34 @@ func sums(f *Figures, width int) []line {
 	if f.StoreErrorsPS > 0 {
 		m = wary
 	}
-	lines = append(lines, columnsOf(m, "Store", store, width)...)
-	lines = append(lines, columnsOf(plain, "Memory", []string{
-		fmt.Sprintf("%s %s of %s used", bar(f.MemoryUsed, f.MemoryBytes, wide), size(f.MemoryUsed), size(f.MemoryBytes)), size(f.MemoryPinned) + " held", size(f.CacheBytes) + " cached",
-	}, width)...)
+	lines = append(lines, cells(m, "Store", width, store...)...)
+	used := func(part, of float64) string {
+		return fmt.Sprintf("%s %s of %s used", bar(part, of, wide), size(part), size(of))
+	}
+	lines = append(lines, cells(plain, "Memory", width, used(f.MemoryUsed, f.MemoryBytes), size(f.MemoryPinned)+" held", size(f.CacheBytes)+" cached")...)
 	if f.DiskBytes > 0 {
-		lines = append(lines, columnsOf(plain, "Disk", []string{fmt.Sprintf("%s %s of %s used", bar(f.DiskUsed, f.DiskBytes, wide), size(f.DiskUsed), size(f.DiskBytes))}, width)...)
+		lines = append(lines, cells(plain, "Disk", width, used(f.DiskUsed, f.DiskBytes))...)
 	}
 	return lines
 }
 
-// columnsOf puts as many cells into each line as fit.
-func columnsOf(m mark, head string, cells []string, width int) []line {
-	const indent, between = 10, "   "
-	var lines []line
-	text := pad(head, indent, true)
-	for i, c := range cells {
-		switch {
-		case i == 0:
-			text += c
-		case len(text)+len(between)+len(c) <= width:
-			text += between + c
-		default:
-			lines = append(lines, line{m, text})
-			text = strings.Repeat(" ", indent) + c
-		}
-	}
-	return append(lines, line{m, text})
+// cells lays out texts after a heading.
+func cells(m mark, head string, width int, texts ...string) []line {
+	const indent = "          "
+	texts[0] = pad(head, len(indent), true) + texts[0]
+	return flow(m, width, indent, "   ", texts)
 }
 
-// Print writes a report as text, for a pipe: all diagnoses, the totals and all ranks.
-func (r *Report) Print(width int) string {
-	lines := append(limits(r, width, 1<<30), line{})
-	lines = append(lines, sums(&r.Totals, width)...)
-	lines = append(lines, line{})
-	lines = append(lines, ranksTable(r.Ranks, fit(rankColumns(r), width), order{})...)
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(strings.TrimRight(ansi.Truncate(l.text, width, "~"), " ") + "\n")
-	}
-	return b.String()
+func rankMark(r *Rank) mark {
+	return map[string]mark{stopped: bad, slow: bad, waits: wary, idle: faint}[r.State]
 }
 
-// ranksTable lays out the given ranks.
-func ranksTable(ranks []Rank, columns []column[Rank], o order) []line {
-	if len(ranks) == 0 {
-		return []line{{plain, "No rank has requested a batch in the last five minutes."}}
+func gatewayMark(g *GatewayReport) mark {
+	switch n := severity(*g); {
+	case n == 0:
+		return bad
+	case n < readersLimit: // the bottleneck is not the readers
+		return wary
 	}
-	lines := []line{{title, heading(columns, o.by)}}
-	for i := range ranks {
-		m := plain
-		switch ranks[i].State {
-		case stopped, slow:
-			m = bad
-		case waits:
-			m = wary
-		case idle:
-			m = dim
-		}
-		lines = append(lines, line{m, row(columns, &ranks[i])})
-	}
-	return lines
-}
-
-// gatewaysTable lays out gateways.
-func gatewaysTable(gateways []GatewayReport, columns []column[GatewayReport]) []line {
-	lines := []line{{title, heading(columns, -2)}}
-	for i := range gateways {
-		m := plain
-		if severity(gateways[i]) == 0 {
-			m = bad
-		}
-		lines = append(lines, line{m, row(columns, &gateways[i])})
-	}
-	return lines
+	return plain
 }

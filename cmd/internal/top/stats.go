@@ -48,14 +48,14 @@ func (s *Stats) sum(name, label string) float64 {
 	return all
 }
 
-// mostText bounds a text from a gateway, in characters.
-const mostText = 1000
+// maxText bounds a text from a gateway, in characters.
+const maxText = 1000
 
 // clean makes a text safe for a terminal: one line, without control characters, escape sequences or changes of direction.
 func clean(s string) string {
 	n := 0
 	return strings.Map(func(r rune) rune {
-		if n++; n > mostText {
+		if n++; n > maxText {
 			return -1
 		}
 		if !unicode.IsPrint(r) {

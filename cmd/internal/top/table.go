@@ -5,87 +5,101 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/charmbracelet/x/ansi"
+	"github.com/mattn/go-runewidth"
+
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // column is one column of a table. Narrow screens omit columns: the highest number in leave first.
 type column[T any] struct {
 	head  string
-	key   key // that sorts by it; -1: none
-	width int // in characters
-	least int // to which a narrow screen shortens it; 0: never shortened
-	leave int // 0: never omitted
-	left  bool
+	width int  // in characters; set by fit for text
+	leave int  // 0: never omitted
+	text  bool // as wide as the widest cell, and shortened on narrow screens
 	cell  func(*T) string
 }
 
 const (
-	leastName = 8  // characters of a shortened name
-	mostName  = 48 // characters of any name
+	leastText = 8  // characters of a shortened text
+	mostText  = 48 // characters of any text
 )
 
-// widest returns the width of a column of names with its heading.
-func widest[T any](head string, rows []T, name func(*T) string) int {
-	wide := len(head)
-	for i := range rows {
-		wide = max(wide, ansi.StringWidth(name(&rows[i])))
-	}
-	return min(wide, mostName)
-}
-
-func rankColumns(r *Report) []column[Rank] {
+func rankColumns() []column[Rank] {
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	gateway := 9
-	if len(r.Gateways) > 1 {
-		gateway = 4
-	}
-	gatewayName := func(r *Rank) string { return clean(short(r.Gateway)) }
-	datasetName := func(r *Rank) string { return clean(r.Dataset) }
 	return []column[Rank]{
-		{"state", need, 7, 0, 0, true, func(r *Rank) string { return r.State }},
-		{"gateway", -1, widest("gateway", r.Ranks, gatewayName), leastName, gateway, true, gatewayName},
-		{"dataset", name, widest("dataset", r.Ranks, datasetName), leastName, 0, true, datasetName},
-		{"rank", -1, 11, 0, 0, false, func(r *Rank) string { return number(r.Rank) + "/" + number(r.WorldSize) }},
-		{"epoch", -1, 6, 0, 7, false, func(r *Rank) string { return number(r.Epoch) }},
-		{"batch", -1, 9, 0, 5, false, func(r *Rank) string { return number(r.Batch) }},
-		{"behind", behind, 7, 0, 3, false, func(r *Rank) string { return number(r.BatchesBehind) }},
-		{"samples/s", samples, 10, 0, 0, false, func(r *Rank) string { return count(r.SamplesPerSecond) }},
-		{"waits", waiting, 6, 0, 0, false, func(r *Rank) string { return fmt.Sprintf("%.0f %%", 100*min(sane(r.WaitingShare), 1)) }},
-		{"gap", gap, 9, 0, 6, false, func(r *Rank) string { return count(r.ThinkMS) + " ms" }},
-		{"idle", idling, 7, 0, 8, false, func(r *Rank) string { return seconds(r.IdleSeconds) }},
+		{"state", 0, 0, true, func(r *Rank) string { return r.State }},
+		{"gateway", 0, 6, true, func(r *Rank) string { return clean(short(r.Gateway)) }},
+		{"dataset", 0, 0, true, func(r *Rank) string { return clean(r.Dataset) }},
+		{"rank", 11, 0, false, func(r *Rank) string { return number(r.Rank) + "/" + number(r.WorldSize) }},
+		{"epoch", 6, 8, false, func(r *Rank) string { return number(r.Epoch) }},
+		{"batch", 9, 5, false, func(r *Rank) string { return number(r.Batch) }},
+		{"behind", 7, 3, false, func(r *Rank) string { return number(r.BatchesBehind) }},
+		{"samples/s", 10, 0, false, func(r *Rank) string { return count(r.SamplesPerSecond) }},
+		{"waits", 6, 0, false, func(r *Rank) string { return percent(r.WaitingShare, 1) }},
+		{"gap", 9, 7, false, func(r *Rank) string { return count(r.ThinkMS) + " ms" }},
+		{"idle", 7, 9, false, func(r *Rank) string {
+			return words.Duration(time.Duration(min(sane(r.IdleSeconds), 9999)) * time.Second)
+		}},
 	}
 }
 
-func gatewayColumns(r *Report) []column[GatewayReport] {
-	gateway := func(g *GatewayReport) string { return clean(short(g.Gateway)) }
-	rate := func(g *GatewayReport, text string) string {
+func gatewayColumns() []column[GatewayReport] {
+	rate := func(g *GatewayReport, x float64) string {
 		if g.Figures.Seconds == 0 {
 			return "-"
 		}
-		return text
+		return size(x)
 	}
 	return []column[GatewayReport]{
-		{"state", -1, 9, 0, 0, true, func(g *GatewayReport) string { return g.State }},
-		{"gateway", -1, widest("gateway", r.Gateways, gateway), leastName, 0, true, gateway},
-		{"limited by", -1, 12, 0, 0, true, func(g *GatewayReport) string { return clean(g.Limits.Code) }},
-		{"samples/s", -1, 10, 0, 0, false, func(g *GatewayReport) string { return count(g.Figures.SamplesPerSecond) }},
-		{"bytes/s", -1, 10, 0, 4, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.BytesPerSecond)) }},
-		{"store/s", -1, 10, 0, 5, false, func(g *GatewayReport) string { return rate(g, size(g.Figures.StoreBytesPS)) }},
-		{"held", -1, 6, 0, 3, false, func(g *GatewayReport) string { return percent(g.Figures.MemoryPinned, g.Figures.MemoryBytes) }},
-		{"in flight", -1, 10, 0, 6, false, func(g *GatewayReport) string { return count(g.Figures.InFlight) }},
-		{"version", -1, 14, 0, 7, true, func(g *GatewayReport) string { return clean(g.Version) }},
+		{"state", 0, 0, true, func(g *GatewayReport) string { return g.State }},
+		{"gateway", 0, 0, true, func(g *GatewayReport) string { return clean(short(g.Gateway)) }},
+		{"limited by", 0, 0, true, func(g *GatewayReport) string { return clean(g.Limits.Code) }},
+		{"samples/s", 10, 0, false, func(g *GatewayReport) string { return count(g.Figures.SamplesPerSecond) }},
+		{"bytes/s", 10, 4, false, func(g *GatewayReport) string { return rate(g, g.Figures.BytesPerSecond) }},
+		{"store/s", 10, 5, false, func(g *GatewayReport) string { return rate(g, g.Figures.StoreBytesPS) }},
+		{"held", 6, 3, false, func(g *GatewayReport) string { return percent(g.Figures.MemoryPinned, g.Figures.MemoryBytes) }},
+		{"in flight", 10, 6, false, func(g *GatewayReport) string { return count(g.Figures.InFlight) }},
+		{"version", 0, 7, true, func(g *GatewayReport) string { return clean(g.Version) }},
 	}
 }
 
-// fit cuts names, and leaves out columns, until the others have room.
-func fit[T any](all []column[T], width int) []column[T] {
-	columns := slices.Clone(all)
+// table lays out rows in at most limit lines. The last line counts the rows that do not fit.
+func table[T any](rows []T, columnsOf func() []column[T], markOf func(*T) mark, noun string, width, limit int) []line {
+	shown := len(rows)
+	if shown+1 > limit {
+		shown = max(limit-2, 0)
+	}
+	var lines []line
+	if shown > 0 {
+		columns := fit(columnsOf(), rows[:shown], width)
+		lines = []line{{title, row(columns, func(c column[T]) string { return c.head })}}
+		for i := range rows[:shown] {
+			lines = append(lines, line{markOf(&rows[i]), row(columns, func(c column[T]) string { return c.cell(&rows[i]) })})
+		}
+	}
+	if left := len(rows) - shown; left > 0 {
+		lines = append(lines, line{faint, words.Count(left, "more "+noun, "more "+noun+"s") + ": --json lists all"})
+	}
+	return lines
+}
+
+// fit sets the widths of texts. Then it shortens texts and omits columns until all fit.
+func fit[T any](columns []column[T], rows []T, width int) []column[T] {
+	for i := range columns {
+		if c := &columns[i]; c.text {
+			c.width = len(c.head)
+			for j := range rows {
+				c.width = min(max(c.width, runewidth.StringWidth(c.cell(&rows[j]))), mostText)
+			}
+		}
+	}
 	for {
 		over, longest, worst := -1-width, -1, -1
 		for i, c := range columns {
 			over += c.width + 1
-			if c.least > 0 && c.width > c.least && (longest < 0 || c.width > columns[longest].width) {
+			if c.text && c.width > leastText && (longest < 0 || c.width > columns[longest].width) {
 				longest = i
 			}
 			if c.leave > 0 && (worst < 0 || c.leave > columns[worst].leave) {
@@ -93,50 +107,32 @@ func fit[T any](all []column[T], width int) []column[T] {
 			}
 		}
 		switch {
-		case over <= 0:
+		case over <= 0 || longest < 0 && worst < 0:
 			return columns
-		case longest >= 0 && columns[longest].width > 2*leastName: // a name is still told from others by so much
-			columns[longest].width--
-		case worst >= 0:
-			columns = slices.Delete(columns, worst, worst+1)
-		case longest >= 0:
+		case worst < 0 || longest >= 0 && columns[longest].width > 2*leastText: // enough to tell texts apart
 			columns[longest].width--
 		default:
-			return columns
+			columns = slices.Delete(columns, worst, worst+1)
 		}
 	}
 }
 
-// heading is the first line of a table. The column that orders it is in capitals.
-func heading[T any](columns []column[T], by key) string {
+// row joins the cells of one line of a table.
+func row[T any](columns []column[T], cell func(column[T]) string) string {
 	cells := make([]string, len(columns))
 	for i, c := range columns {
-		head := c.head
-		if c.key == by {
-			head = strings.ToUpper(head)
-		}
-		cells[i] = pad(head, c.width, c.left)
+		cells[i] = pad(cell(c), c.width, c.text)
 	}
-	return strings.TrimRight(strings.Join(cells, " "), " ")
-}
-
-// row is one line of a table.
-func row[T any](columns []column[T], x *T) string {
-	cells := make([]string, len(columns))
-	for i, c := range columns {
-		cells[i] = pad(c.cell(x), c.width, c.left)
-	}
-	return strings.TrimRight(strings.Join(cells, " "), " ")
+	return strings.Join(cells, " ")
 }
 
 // pad makes a text exactly as wide as it may be.
 func pad(s string, width int, left bool) string {
-	s = ansi.Truncate(s, width, "~")
-	space := strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+	s = runewidth.Truncate(s, width, "~")
 	if left {
-		return s + space
+		return runewidth.FillRight(s, width)
 	}
-	return space + s
+	return runewidth.FillLeft(s, width)
 }
 
 // short leaves out what most addresses begin with.
@@ -168,17 +164,7 @@ func percent(part, of float64) string {
 	if of <= 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f %%", 100*min(part/of, 1))
-}
-
-func seconds(x float64) string {
-	switch x = min(sane(x), 1e6); {
-	case x < 10:
-		return fmt.Sprintf("%.1f s", x)
-	case x < 120:
-		return fmt.Sprintf("%.0f s", x)
-	}
-	return fmt.Sprintf("%.0f min", x/60)
+	return fmt.Sprintf("%.0f %%", 100*min(sane(part)/of, 1))
 }
 
 // bar draws part of a whole as ASCII, which every terminal has, in width characters and two for its ends.

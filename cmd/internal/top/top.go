@@ -1,74 +1,89 @@
 // Package top shows the activity and the bottlenecks of gateways on one screen.
 //
-// Data pass through these parts. Only the first uses the network, and only the last the terminal:
+// Data pass through these parts. Only the first uses the network, and only Watch the terminal:
 //
-//	Fleet    requests /v1/stats from each gateway, and waits for none that is slow      ask.go
+//	Fleet    requests /v1/stats from each gateway, and waits for none that is slow     fleet.go
 //	History  computes rates from two answers of a gateway                              report.go
 //	Report   has gateways, ranks and totals at one moment; --json prints it            report.go
-//	lines    are the text of a report: the head and a table                            screen.go, table.go
-//	model    handles keys and reports, and returns the screen, as bubbletea requires   model.go
+//	lines    lays out a report as text                                                 screen.go, table.go
+//	Watch    redraws the screen of a terminal                                          top.go
 //
 // A gateway's answer contains names that any user may choose. They reach the screen only through clean.
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
+	"golang.org/x/sys/unix"
 )
 
-// Terminal is the terminal that shows the screen.
-type Terminal struct {
-	In  io.Reader
-	Out io.Writer
-	Env []string // like os.Environ: TERM, NO_COLOR
-}
+// Sequences of a terminal: they show an empty screen without a cursor, and restore the terminal.
+const (
+	openScreen  = "\x1b[?1049h\x1b[?25l"
+	closeScreen = "\x1b[?25h\x1b[?1049l"
+)
 
-// Watch shows the gateways until the user quits or ctx ends. If the first poll of all of them fails, it returns the error.
-func Watch(ctx context.Context, f *Fleet, every time.Duration, t Terminal) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ask := func() []Poll { return f.Ask(ctx, patience) }
-	begun := ask()
-	if err := silent(begun); err != nil && !errors.Is(err, errLate) && ctx.Err() == nil {
-		return err
+// Watch redraws the screen of a terminal until ctx ends. If no gateway answers the first poll, it returns
+// the error and draws nothing.
+func Watch(ctx context.Context, f *Fleet, every time.Duration, terminal *os.File, color bool) error {
+	var failed error
+	begin := openScreen
+	err := repeat(ctx, f, every, patience, func(r *Report) bool {
+		width, height := 80, 24
+		if size, err := unix.IoctlGetWinsize(int(terminal.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 && size.Row > 0 {
+			width, height = int(size.Col), int(size.Row)
+		}
+		_, failed = io.WriteString(terminal, begin+r.screen(width, height, color))
+		begin = ""
+		return failed == nil
+	})
+	if begin == "" {
+		io.WriteString(terminal, closeScreen) //nolint:errcheck // the first error counts
 	}
-	m := newModel(every, begun, ask)
-	// The process already handles signals: they cancel ctx.
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(t.In), tea.WithOutput(t.Out), tea.WithEnvironment(t.Env), tea.WithoutSignalHandler()).Run()
-	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
+	if ctx.Err() != nil {
 		return nil // the normal end
 	}
-	if err != nil {
-		return fmt.Errorf("show the screen: %w", err)
-	}
-	return nil
+	return cmp.Or(failed, err)
 }
 
 // Once polls the gateways twice, to compute rates. If no gateway answers the first poll, it returns the error at once.
-func Once(ctx context.Context, f *Fleet, every time.Duration) (Report, error) {
+func Once(ctx context.Context, f *Fleet, every time.Duration) (last Report, err error) {
+	polls := 0
+	err = repeat(ctx, f, every, attemptTime, func(r *Report) bool {
+		last = *r
+		polls++
+		return polls < 2
+	})
+	return last, err
+}
+
+// repeat polls the gateways and passes each report to show, until show returns false or ctx ends. It waits
+// at most limit for answers. If no gateway answers the first poll, it returns the error.
+func repeat(ctx context.Context, f *Fleet, every, limit time.Duration, show func(*Report) bool) error {
 	var h History
-	polls := f.Ask(ctx, attemptTime)
-	if err := silent(polls); err != nil {
-		return Report{}, err
+	for first := true; ; first = false {
+		polls := f.Poll(ctx, limit)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := silent(polls); first && err != nil && (limit > patience || !errors.Is(err, errLate)) {
+			return err
+		}
+		if r := h.Next(polls); !show(&r) {
+			return nil
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	h.Next(polls)
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return Report{}, ctx.Err()
-	}
-	polls = f.Ask(ctx, attemptTime)
-	if err := ctx.Err(); err != nil {
-		return Report{}, err
-	}
-	return h.Next(polls), nil
 }
 
 // silent returns reason and cure if no gateway answers, and nil if one does. It is errLate if a gateway may still answer.

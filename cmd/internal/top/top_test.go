@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
+	"github.com/dustin/go-humanize"
+	"github.com/mattn/go-runewidth"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/gateway/stats"
@@ -83,51 +85,82 @@ func scene() [][]Poll {
 	return [][]Poll{polls(0), polls(2)}
 }
 
-// watched returns a model that has received some polls.
-func watched(width, height int, polls [][]Poll) *model {
-	m := newModel(2*time.Second, nil, nil)
-	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
-	for _, l := range polls {
-		m.Update(polled(l))
+// reported returns the report of the last polls.
+func reported(polls ...[]Poll) *Report {
+	var h History
+	var r Report
+	for _, p := range polls {
+		r = h.Next(p)
 	}
-	return m
+	return &r
 }
 
-func press(m *model, keys ...string) {
-	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "end": tea.KeyEnd, "backspace": tea.KeyBackspace}
-	for _, k := range keys {
-		if code, ok := named[k]; ok {
-			m.Update(tea.KeyPressMsg{Code: code})
-			continue
-		}
-		m.Update(tea.KeyPressMsg{Code: []rune(k)[0], Text: k})
+var sequences = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]")
+
+// visible returns the text of a screen without its sequences and spaces at the ends of lines.
+func visible(screen string) string {
+	var b strings.Builder
+	for _, l := range strings.Split(sequences.ReplaceAllString(screen, ""), "\n") {
+		b.WriteString(strings.TrimRight(l, " \r\n") + "\n")
 	}
+	return b.String()
 }
 
 // TestScreens compares screens with reviewed ones.
 func TestScreens(t *testing.T) {
-	for name, keys := range map[string][]string{"ranks": nil, "gateways": {"g"}, "help": {"?"}} {
-		for _, width := range []int{60, 100, 160} {
-			m := watched(width, 30, scene())
-			press(m, keys...)
-			var got strings.Builder
-			lines := strings.Split(ansi.Strip(m.View().Content), "\n")
-			for _, l := range lines {
-				got.WriteString(strings.TrimRight(l, " ") + "\n")
-				if w := ansi.StringWidth(l); w > width {
-					t.Errorf("%s at %d columns: %q is %d wide", name, width, l, w)
+	r := reported(scene()...)
+	for _, width := range []int{60, 100, 160} {
+		drawn := r.screen(width, 30, true)
+		got := visible(drawn)
+		if n := strings.Count(got, "\n"); n != 30 {
+			t.Errorf("%d columns: got %d lines, want 30", width, n)
+		}
+		for l := range strings.Lines(got) {
+			if w := runewidth.StringWidth(strings.TrimSpace(l)); w > width {
+				t.Errorf("%d columns: %q is %d wide", width, l, w)
+			}
+		}
+		for _, want := range []string{"\x1b[1mmillrace top", "\x1b[31mhttps://gw-9", "\x1b[33mwaits", "\x1b[31mstopped"} {
+			if !strings.Contains(drawn, want) {
+				t.Errorf("%d columns: got %q, want %q in it", width, drawn, want)
+			}
+		}
+		if plain := r.screen(width, 30, false); strings.Contains(strings.ReplaceAll(strings.TrimPrefix(plain, "\x1b[H"), "\x1b[K", ""), "\x1b") || visible(plain) != got {
+			t.Errorf("%d columns: without colors got %q", width, plain)
+		}
+		golden(t, fmt.Sprintf("screen-%d.golden", width), got)
+	}
+	golden(t, "printed.golden", r.Print(160))
+}
+
+// TestScreen_FitsAnyTerminal with many gateways that have different bottlenecks.
+func TestScreen_FitsAnyTerminal(t *testing.T) {
+	var polls []Poll
+	for i := range 40 {
+		l := stats.Limits{Code: "store", Sentence: fmt.Sprintf("The store limits: it gives %d MB/s.", i), Do: strings.Repeat("more memory ", 20)}
+		polls = append(polls, answer(fmt.Sprintf("http://gw-%d:8081", i), 0, 9, l, stats.Reader{Job: photos(40), Rank: uint64(i)}))
+	}
+	r := reported(polls)
+	for width := 1; width < 200; width += 13 {
+		for height := 1; height < 70; height++ {
+			got := strings.Split(strings.TrimSuffix(visible(r.screen(width, height, true)), "\n"), "\n")
+			if len(got) != height || slices.ContainsFunc(got, func(l string) bool { return runewidth.StringWidth(l) > width }) {
+				t.Fatalf("%d columns, %d rows: got\n%s", width, height, strings.Join(got, "\n"))
+			}
+			if width < 40 || height < 3 {
+				continue
+			}
+			gateways := 0 // rows of their table
+			for _, l := range got {
+				if strings.HasPrefix(l, "ready ") || strings.Contains(l, "limited by") || strings.Contains(l, "more gateways: --json lists all") {
+					gateways++
 				}
 			}
-			if len(lines) != 30 {
-				t.Errorf("%s at %d columns: got %d lines, want 30", name, width, len(lines))
+			if last := strings.Join(got[height-2:], ""); !strings.Contains(last, "more ranks: --json lists all") || !strings.HasPrefix(got[1], "gw-0:8081: The store limits") || gateways > max(height/3, 1) || height > 30 && (gateways < 4 || !strings.Contains(got[height-2], "/40")) {
+				t.Fatalf("%d columns, %d rows: got\n%s\nwant a diagnosis first, at most %d rows of gateways, ranks, and the number of others last", width, height, strings.Join(got, "\n"), height/3)
 			}
-			golden(t, fmt.Sprintf("%s-%d.golden", name, width), got.String())
 		}
 	}
-	var h History
-	h.Next(scene()[0])
-	r := h.Next(scene()[1])
-	golden(t, "printed.golden", r.Print(160))
 }
 
 func golden(t *testing.T, name, got string) {
@@ -215,8 +248,8 @@ func TestFault_NamesTheCure(t *testing.T) {
 		"is not a gateway":           &client.Error{Status: 502},
 	} {
 		var h History
-		m := watched(200, 30, [][]Poll{{{Gateway: "http://x:1", At: at(0), Err: err}, answer("http://y:1", 0, 1, stats.Limits{})}})
-		if got := ansi.Strip(m.View().Content); !strings.Contains(got, want) || !strings.Contains(got, "Memory ") {
+		r := reported([]Poll{{Gateway: "http://x:1", At: at(0), Err: err}, answer("http://y:1", 0, 1, stats.Limits{})})
+		if got := visible(r.screen(200, 30, true)); !strings.Contains(got, want) || !strings.Contains(got, "Memory ") {
 			t.Errorf("%v: got\n%s\nwant %q in it", err, got, want)
 		}
 		if r := h.Next([]Poll{{Gateway: "x", At: at(0), Err: err}}); r.Gateways[0].State == ready {
@@ -237,9 +270,9 @@ func TestLeftOutMembers(t *testing.T) {
 	l.Cluster = &Cluster{Members: []Member{
 		{ID: "gw-1", State: "alive"}, {ID: "gw-2", State: "suspect"}, {ID: "gw-3", State: "ejected", Reason: "late"}, {ID: "gw-4", State: "gone"}, {ID: "gw-5", State: "gone"},
 	}}
-	got := ansi.Strip(watched(120, 30, [][]Poll{{l}}).View().Content)
+	got := visible(reported([]Poll{l}).screen(120, 30, true))
 	for _, want := range []string{"It does not read from member gw-3, which is ejected: late\n", "from member gw-4, which is gone\n", "1 more member is not used"} {
-		if !strings.Contains(strings.ReplaceAll(got, " \n", "\n"), want) {
+		if !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}
@@ -257,23 +290,14 @@ func TestHostileNames(t *testing.T) {
 	for name := range l.Stats.Counters {
 		l.Stats.Counters[name] = 1e308
 	}
-	m := watched(100, 30, [][]Poll{{l, {Gateway: evil, At: at(0), Err: errors.New(evil)}}})
-	var h History
-	r := h.Next([]Poll{l, {Gateway: "b", At: at(0), Err: errors.New(evil)}})
-	screens := []string{r.Print(160)}
-	for _, keys := range [][]string{{}, {"g"}, {"g", "/", "x", "\x1b"}} {
-		press(m, keys...)
-		screens = append(screens, m.screen())
-		m.Update(tea.PasteMsg{Content: evil})
-	}
-	for _, s := range screens {
-		lines := strings.Split(ansi.Strip(strings.ReplaceAll(s, "\x1b[m", "")), "\n")
-		if strings.Contains(s, "owned\x07") || strings.Contains(s, "\x1b]") || strings.Contains(s, "\x1b[2J") || strings.ContainsAny(s, "\r\a\u202e\u009b") {
+	r := reported([]Poll{l, {Gateway: "b", At: at(0), Err: errors.New(evil)}})
+	for _, s := range []string{r.Print(160), r.screen(100, 60, true), r.screen(40, 200, true)} {
+		if clean := sequences.ReplaceAllString(s, ""); strings.ContainsAny(strings.ReplaceAll(clean, "\r\n", ""), "\x1b\r\a\u202e\u009b") || strings.Contains(s, "\x1b[2J") {
 			t.Errorf("a sequence reaches the screen:\n%q", s)
 		}
-		for _, line := range lines {
-			if ansi.StringWidth(line) > 160 {
-				t.Errorf("a line is %d wide", ansi.StringWidth(line))
+		for l := range strings.Lines(visible(s)) {
+			if w := runewidth.StringWidth(strings.TrimSpace(l)); w > 160 {
+				t.Errorf("a line is %d wide", w)
 			}
 		}
 	}
@@ -291,59 +315,27 @@ func TestTenThousandRanks(t *testing.T) {
 	if err := json.Unmarshal([]byte(text.String()), &s); err != nil {
 		t.Fatal(err)
 	}
-	m := watched(100, 30, [][]Poll{{{Gateway: "a", At: at(0), Stats: s}}})
-	press(m, "end")
-	allocations := testing.AllocsPerRun(19, func() { // after one warm-up call
-		press(m, "k")
-		m.View()
-	})
+	r := reported([]Poll{{Gateway: "a", At: at(0), Stats: s}})
+	got := ""
+	allocations := testing.AllocsPerRun(19, func() { got = visible(r.screen(100, 30, true)) }) // after one warm-up call
 	if most := 2000.; allocations > most {
-		t.Errorf("got %v allocations for a key, want %v at most", allocations, most)
+		t.Errorf("got %v allocations for a screen, want %v at most", allocations, most)
 	}
-	got := ansi.Strip(m.View().Content)
-	if n := strings.Count(got, "/10000"); n > 30 || n < 5 || !strings.Contains(got, "of 10000:") || !strings.Contains(got, "9979/10000") {
+	if n := strings.Count(got, "/10000"); n > 30 || n < 5 || !strings.HasSuffix(got, fmt.Sprintf("\n%s more ranks: --json lists all\n", humanize.Comma(int64(10000-n)))) {
 		t.Errorf("got %d ranks:\n%s", n, got)
+	}
+	if n := strings.Count(r.Print(100), "/10000"); n != 10000 {
+		t.Errorf("got %d printed ranks, want all", n)
 	}
 }
 
-// TestKeys sorts, filters, pauses and quits.
-func TestKeys(t *testing.T) {
-	m := watched(100, 30, scene())
-	first := func() string { return fmt.Sprintf("%s %d", m.shown[0].State, m.shown[0].Rank) }
-	for _, step := range []struct{ keys, want string }{
-		{"n", "idle 0"}, {"n", "stopped 2"}, {"w", "waits 0"}, {"b", "stopped 2"}, {"s", "stopped 2"}, {"t", "slow 1"}, {"i", "idle 0"}, {"d", "idle 0"}, {"d", "reads 3"}, {"n", "stopped 2"},
-	} {
-		press(m, step.keys)
-		if got := first(); got != step.want {
-			t.Errorf("%s: got %s first, want %s", step.keys, got, step.want)
-		}
+// TestRanks_AreOrderedByUrgency with the worst lag first among equals.
+func TestRanks_AreOrderedByUrgency(t *testing.T) {
+	var got []string
+	for _, r := range reported(scene()...).Ranks {
+		got = append(got, fmt.Sprintf("%s %d", r.State, r.Rank))
 	}
-	press(m, "/", "P", "H", "q", "backspace", "o", "enter")
-	if len(m.shown) != 4 || m.filter != "PHo" || m.typing {
-		t.Errorf("got %d ranks of %q, want the 4 of photos", len(m.shown), m.filter)
-	}
-	press(m, "p")
-	later := scene()[1]
-	for i := range later {
-		later[i].At = at(4)
-	}
-	m.Update(polled(later))
-	if got := ansi.Strip(m.View().Content); !strings.Contains(got, "PAUSED") || !strings.Contains(got, "07:08:02") {
-		t.Errorf("paused: got\n%s", got)
-	}
-	if _, cmd := m.Update(due{}); cmd != nil {
-		t.Error("paused: gateways are asked")
-	}
-	if _, cmd := m.Update(tea.KeyPressMsg{Code: 'p', Text: "p"}); cmd == nil {
-		t.Error("after the pause: gateways are not asked")
-	}
-	press(m, "esc")
-	if len(m.shown) != 5 {
-		t.Errorf("got %d ranks, want all 5", len(m.shown))
-	}
-	for _, k := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}} {
-		if _, cmd := m.Update(k); cmd == nil || cmd() != tea.Quit() {
-			t.Errorf("%s: want the end", k)
-		}
+	if want := []string{"stopped 2", "slow 1", "waits 0", "reads 3", "idle 0"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -35,12 +35,12 @@ func TestFleet_DoesNotWaitForSlowAnswers(t *testing.T) {
 	defer f.Close()
 	const most = 300 * time.Millisecond
 	start := time.Now()
-	polls := f.Ask(t.Context(), most)
+	polls := f.Poll(t.Context(), most)
 	if took := time.Since(start); took > 10*most || len(polls) != 3 || polls[0].Err != nil || !errors.Is(polls[1].Err, errLate) || !errors.Is(polls[2].Err, errLate) {
 		t.Fatalf("after %v: got %+v, want one answer of three", took, polls)
 	}
 	close(let)
-	polls = f.Ask(t.Context(), attemptTime)
+	polls = f.Poll(t.Context(), attemptTime)
 	if len(polls) != 3 || polls[1].Gateway != slow || polls[1].Err != nil || polls[1].Stats.value("ready") != 1 || !errors.Is(polls[2].Err, nobody) {
 		t.Errorf("then: got %+v, want two answers and an error", polls)
 	}
@@ -49,7 +49,7 @@ func TestFleet_DoesNotWaitForSlowAnswers(t *testing.T) {
 func TestCompareNames(t *testing.T) {
 	names := []string{"http://gw-10:1", "http://gw-9:1", "http://gw-1:1", "http://gw-100:1", "http://gw:1"}
 	slices.SortFunc(names, compareNames)
-	if want := []string{"http://gw-1:1", "http://gw-9:1", "http://gw-10:1", "http://gw-100:1", "http://gw:1"}; !slices.Equal(names, want) {
+	if want := []string{"http://gw:1", "http://gw-1:1", "http://gw-9:1", "http://gw-10:1", "http://gw-100:1"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
 }

@@ -56,58 +56,12 @@ func judge(ranks []Rank) {
 	}
 }
 
-// key is a sort key of ranks.
-type key int
-
-const (
-	need key = iota
-	waiting
-	behind
-	samples
-	gap
-	idling
-	name
-)
-
-// order is an order of ranks.
-type order struct {
-	by       key
-	reversed bool
-}
-
-// sort orders ranks by the largest figure first, except names and samples/s: by the smallest.
-func (o order) sort(ranks []Rank) {
-	slices.SortStableFunc(ranks, func(a, b Rank) int {
-		c := o.compare(&a, &b)
-		if o.reversed {
-			c = -c
-		}
-		return cmp.Or(c, byName(&a, &b))
-	})
-}
-
-func (o order) compare(a, b *Rank) int {
-	switch o.by {
-	case need:
-		c := cmp.Compare(slices.Index(states(), a.State), slices.Index(states(), b.State))
-		if a.State == waits {
-			c = cmp.Or(c, cmp.Compare(b.WaitingShare, a.WaitingShare))
-		}
-		return cmp.Or(c, cmp.Compare(b.BatchesBehind, a.BatchesBehind), cmp.Compare(b.WaitingShare, a.WaitingShare))
-	case waiting:
-		return cmp.Compare(b.WaitingShare, a.WaitingShare)
-	case behind:
-		return cmp.Compare(b.BatchesBehind, a.BatchesBehind)
-	case samples:
-		return cmp.Compare(a.SamplesPerSecond, b.SamplesPerSecond)
-	case gap:
-		return cmp.Compare(b.ThinkMS, a.ThinkMS)
-	case idling:
-		return cmp.Compare(b.IdleSeconds, a.IdleSeconds)
+// compareUrgency orders ranks: the most urgent first.
+func compareUrgency(a, b Rank) int {
+	c := cmp.Compare(slices.Index(states(), a.State), slices.Index(states(), b.State))
+	if a.State == waits {
+		c = cmp.Or(c, cmp.Compare(b.WaitingShare, a.WaitingShare))
 	}
-	return byName(a, b)
-}
-
-func byName(a, b *Rank) int {
-	return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.WorldSize, b.WorldSize), cmp.Compare(a.Rank, b.Rank), compareNames(a.Gateway, b.Gateway))
+	return cmp.Or(c, cmp.Compare(b.BatchesBehind, a.BatchesBehind), cmp.Compare(b.WaitingShare, a.WaitingShare),
+		cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.WorldSize, b.WorldSize), cmp.Compare(a.Rank, b.Rank), compareNames(a.Gateway, b.Gateway))
 }
