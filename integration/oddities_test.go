@@ -100,7 +100,7 @@ func oddities() []oddity {
 		{"wide LitData", "$ODD litdata .", "", "samples=3 format=litdata"},
 		{"dots in names", pictures + "cp cat/frame.0001.png cat/1.jpg; cp cat/1.jpg cat/1.png", "", "samples=4 format=files"},
 		{"markers and notes beside pictures", pictures + "touch _SUCCESS; echo about >README.md", "", "samples=2 ignored=2"},
-		{"pictures and labels", pictures + "echo cat >cat/frame.0001.txt", "", "makes shards in which files that differ in the extension alone are one sample"},
+		{"pictures and labels", pictures + "echo cat >cat/frame.0001.txt", "", "makes shards in which files that differ only in the extension are one sample"},
 		{"what nobody knows", pictures + "echo x >classes.xyz", "", "object classes.xyz: its name is not that of an image"},
 	}
 }

@@ -27,7 +27,7 @@ lists each sample of that batch with its shard and range. Reads no data.`,
 			f.Output(a.App)
 			check := func(args []string) {
 				if _, _, ok := location.Served(args[0], ""); !ok {
-					f.Fault("%s is no gateway: run 'millrace serve' with it, or compare its orders with 'millrace plan'", location.HideSecrets(args[0]))
+					f.Fault("%s is a dataset, not a gateway: serve it with 'millrace serve', or compare its orders with 'millrace plan'", location.HideSecrets(args[0]))
 					return
 				}
 				served(f, args, &p.dataset)

@@ -28,7 +28,7 @@ func served(f *cli.Flags, args []string, dataset *string) {
 		case !ok:
 			continue // gateways reports the fault
 		case name != "" && *dataset != "" && name != *dataset:
-			f.Fault("%s: names dataset %s, and another gateway %s", location.HideSecrets(arg), words.Printable(name), words.Printable(*dataset))
+			f.Fault("%s: its dataset is %s, but another address names %s: all gateways must serve one dataset", location.HideSecrets(arg), words.Printable(name), words.Printable(*dataset))
 		}
 		args[i], *dataset = gateway, cmp.Or(name, *dataset)
 	}

@@ -190,7 +190,7 @@ func (x *indexFlags) checkPart(f *cli.Flags) {
 	i, err1 := strconv.ParseUint(part, 10, 31)
 	n, err2 := strconv.ParseUint(parts, 10, 31)
 	if err1 != nil || err2 != nil || i >= n {
-		f.Fault("--part %q: must be I/N, such as 0/16 to 15/16, or rest", x.part)
+		f.Fault("--part %q: must be I/N, such as 0/16 to 15/16, or the word rest", x.part)
 		return
 	}
 	s.Part, s.Parts = int(i), int(n)

@@ -182,7 +182,7 @@ func TestIndex_FollowsLinksByOption(t *testing.T) {
 	if err := os.Symlink(filepath.Join(repo, "none"), filepath.Join(blobs, "lost.tar")); err != nil {
 		t.Fatal(err)
 	}
-	if o := ok(t, "index", blobs, "--json"); !strings.Contains(o.stderr, "passed over 1 link, such as lost.tar") && !strings.Contains(o.stderr, "passed over 2 links") || !strings.Contains(o.stdout, `"links": `) {
+	if o := ok(t, "index", blobs, "--json"); !strings.Contains(o.stderr, "skipped 1 link, such as lost.tar") && !strings.Contains(o.stderr, "skipped 2 links") || !strings.Contains(o.stdout, `"links": `) {
 		t.Errorf("got %s%s, want the links", o.stdout, o.stderr)
 	}
 }
@@ -196,7 +196,7 @@ func TestIndex_AsksForSplitAndWarnsOfClassFolders(t *testing.T) {
 	}
 	o := millrace(t, nil, "index", dir)
 	for _, want := range []string{
-		"\n  millrace index file://" + dir + " --split train  # 1 shard, such as train-0.tar\n", " --split val  # 1 shard, such as val-0.tar\n", " --split all  # all of them in one index",
+		"\n  millrace index file://" + dir + " --split train  # 1 shard, such as train-0.tar\n", " --split val  # 1 shard, such as val-0.tar\n", " --split all  # index all of them as one",
 	} {
 		if o.code != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("got exit code %d and %s, want %d and %q", o.code, o.stderr, exitUsage, want)
@@ -292,7 +292,7 @@ func TestIndex_RejectsClassFoldersWithoutCache(t *testing.T) {
 	before := tree(t, photos)
 	t.Setenv("XDG_CACHE_HOME", "relative") // a relative path is no valid cache directory
 	o := millrace(t, nil, "index", photos)
-	if o.code != exitStore || !strings.Contains(o.stderr, "ImageFolder") || !strings.Contains(o.stderr, "--index-url URL or XDG_CACHE_HOME") {
+	if o.code != exitStore || !strings.Contains(o.stderr, "ImageFolder") || !strings.Contains(o.stderr, "--index-url or XDG_CACHE_HOME") {
 		t.Errorf("got exit code %d and %s, want %d and the cure", o.code, o.stderr, exitStore)
 	}
 	if after := tree(t, photos); !slices.Equal(after, before) {
@@ -301,7 +301,7 @@ func TestIndex_RejectsClassFoldersWithoutCache(t *testing.T) {
 }
 
 func TestIndex_ExplainsThatTextIsOneSample(t *testing.T) {
-	const advice = "a.txt is one sample, whatever its lines"
+	const advice = "a.txt is one sample, with all its lines"
 	dir := write(t, map[string]string{"a.txt": "one\ntwo\nthree\n"})
 	if o := ok(t, "index", dir); !strings.Contains(o.stderr, advice) || !strings.Contains(o.stderr, "jq -cR '{text: .}'") {
 		t.Errorf("got %s, want %q", o.stderr, advice)
@@ -423,7 +423,7 @@ func TestIndex_SuggestsIndexURLForReadOnlyLocation(t *testing.T) {
 	before := tree(t, dir)
 	for _, more := range [][]string{nil, {"--single-writer"}} {
 		o := millrace(t, nil, append([]string{"index", dir}, more...)...)
-		if o.code != exitStore || !strings.Contains(o.stderr, "is read-only") || !strings.Contains(o.stderr, "--index-url URL") || strings.Contains(o.stderr, "--single-writer") {
+		if o.code != exitStore || !strings.Contains(o.stderr, "is read-only") || !strings.Contains(o.stderr, "set --index-url or") || strings.Contains(o.stderr, "--single-writer") {
 			t.Errorf("%q: got exit code %d, want %d and the cure: %s", more, o.code, exitStore, o.stderr)
 		}
 	}

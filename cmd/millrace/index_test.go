@@ -66,7 +66,7 @@ func TestIndex_SkipsHiddenObjects(t *testing.T) {
 		t.Errorf("taken: got %s", o.stdout)
 	}
 	o = ok(t, "index", dir)
-	if !strings.Contains(o.stdout, "2 samples") || !strings.Contains(o.stdout, "left out 2 hidden objects, such as .nv-meta/x:") || !strings.Contains(o.stderr, "2 objects of the index that was there left out, being hidden, such as d/Thumbs.db:") {
+	if !strings.Contains(o.stdout, "2 samples") || !strings.Contains(o.stdout, "left out 2 hidden objects, such as .nv-meta/x:") || !strings.Contains(o.stderr, "left out 2 objects of the previous index, such as d/Thumbs.db, because of") {
 		t.Errorf("left out: got %s\n%s", o.stdout, o.stderr)
 	}
 	o = ok(t, "index", dir, "--json")
@@ -216,7 +216,7 @@ func TestIndex_AsksForOneKindOfObjects(t *testing.T) {
 	o = millrace(t, nil, "index", dir, "--hidden", "--match", "*.{PNG,jpg}") // asks for the split
 	want = []string{
 		"--match *.{PNG,jpg} --hidden --split train # 3 shards, such as train/a.jpg", "--match *.{PNG,jpg} --hidden --split test # 3 shards, such as test/a.jpg",
-		"--match *.{PNG,jpg} --hidden --split all # all of them in one index",
+		"--match *.{PNG,jpg} --hidden --split all # index all of them as one",
 	}
 	if got := run(o.stderr); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -55,7 +55,7 @@ func TestOccurrences_SameFromGatewayAndIndex(t *testing.T) {
 	ok(t, "gc", dir, "--grace", "0s", "--yes")
 	for batch := range said {
 		o := millrace(t, nil, "occurrences", batch, "--offline", dir, "--key", "f007", "--epochs", "0")
-		if o.code != exitNotFound || !strings.Contains(o.stderr, "is not kept at") {
+		if o.code != exitNotFound || !strings.Contains(o.stderr, "is not stored at") {
 			t.Errorf("got exit code %d and %s, want 4: the generation is gone", o.code, o.stderr)
 		}
 	}

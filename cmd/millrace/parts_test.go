@@ -37,7 +37,7 @@ func TestIndex_InParts(t *testing.T) {
 			t.Errorf("got exit code %d, %s, want %s", o.code, o.stderr, want)
 		}
 	}
-	if o := millrace(t, nil, "index", dir); !strings.Contains(o.stderr, "no part was begun with these options. The scans of 3 parts that were begun with --match '*.jsonl' are of no use") {
+	if o := millrace(t, nil, "index", dir); !strings.Contains(o.stderr, "no part was started with these options. This command cannot use the scans of 3 parts that were started with --match '*.jsonl'") {
 		t.Errorf("other options: got %s", o.stderr)
 	}
 	o = millrace(t, nil, "index", dir, "--match", "*.jsonl")
@@ -60,7 +60,7 @@ func TestIndex_InParts(t *testing.T) {
 // TestIndex_RejectsInvalidParts: invalid parts are rejected before anything is read.
 func TestIndex_RejectsInvalidParts(t *testing.T) {
 	for _, part := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "1/2/3", "Rest"} {
-		if o := millrace(t, nil, "index", t.TempDir(), "--part", part); o.code != exitUsage || !strings.Contains(o.stderr, "must be I/N, such as 0/16 to 15/16, or rest") {
+		if o := millrace(t, nil, "index", t.TempDir(), "--part", part); o.code != exitUsage || !strings.Contains(o.stderr, "must be I/N, such as 0/16 to 15/16, or the word rest") {
 			t.Errorf("%q: got exit code %d, %s", part, o.code, o.stderr)
 		}
 	}
@@ -70,7 +70,7 @@ func TestIndex_RejectsInvalidParts(t *testing.T) {
 // reach, so the cache of one user is rejected.
 func TestIndex_PartsRequireSharedLocation(t *testing.T) {
 	dir := write(t, map[string]string{"cat/a.jpg": "a", "cat/b.jpg": "b", "dog/c.jpg": "c"})
-	if o := millrace(t, nil, "index", dir, "--part", "0/2"); o.code != exitStore || !strings.Contains(o.stderr, "--index-url URL puts the parts and the index into a place that all machines reach") {
+	if o := millrace(t, nil, "index", dir, "--part", "0/2"); o.code != exitStore || !strings.Contains(o.stderr, "set --index-url to a location that all machines can write") {
 		t.Errorf("got exit code %d, %s", o.code, o.stderr)
 	}
 	at := t.TempDir()

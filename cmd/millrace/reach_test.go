@@ -127,7 +127,7 @@ func TestCommands_TakeTheDatasetFromTheAddress(t *testing.T) {
 		}
 	}
 	o := millrace(t, nil, "fetch", url+"/files", url+"/other")
-	if want := "names dataset other, and another gateway files"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
+	if want := "its dataset is other, but another address names files"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
 		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitUsage, want)
 	}
 }

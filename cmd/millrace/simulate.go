@@ -79,7 +79,7 @@ func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	case len(args) > 1:
 		f.Fault("unexpected argument %q: simulate takes one dataset", args[1])
 	case len(args) == 1 && x.samples > 0:
-		f.Fault("--samples %d: %s says how many there are", x.samples, location.HideSecrets(args[0]))
+		f.Fault("--samples %d: cannot be combined with a dataset: %s has its own number of samples", x.samples, location.HideSecrets(args[0]))
 	case len(args) == 1:
 		x.loc = one(f, args[0])
 	case x.samples == 0:
@@ -128,7 +128,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 			return cli.Usage(err, "millrace simulate")
 		}
 		if least := settings[i].Least(data); settings[i].CacheSize < least {
-			return cli.Usage(fmt.Errorf("--cache-size %s is too small: two chunks and a batch, %s, are the least",
+			return cli.Usage(fmt.Errorf("--cache-size %s is too small: must be at least two chunks and a batch, %s",
 				words.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate")
 		}
 	}
@@ -154,7 +154,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 	if x.picture != "" {
 		title := fmt.Sprintf("Time of an epoch, %s order, %s at %.6g samples/s", x.base.Order.Shuffle, words.Count(x.base.Ranks, "rank", "ranks"), x.base.Rate)
 		if err := os.WriteFile(x.picture, []byte(simulate.Picture(title, results)), 0o644); err != nil {
-			return fmt.Errorf("write the picture: %w", err)
+			return fmt.Errorf("write the chart: %w", err)
 		}
 	}
 	rep := predictions.New(data, results)

@@ -30,7 +30,7 @@ func TestTypingErrors_GetSuggestion(t *testing.T) {
 		{[]string{"fetch", "--quite"}, "unknown flag: --quite: did you mean --quiet?\n"},
 		{[]string{"serve", "--port", "8080"}, "unknown flag: --port: did you mean --listen?\n"},
 		{[]string{"fetch", "--split", "locality"}, "unknown flag: --split: did you mean --share?\n"},
-		{[]string{"index", "--s3-region", "eu"}, "unknown flag: --s3-region: the address says it, as in 's3://bucket/prefix?region=NAME'\n"},
+		{[]string{"index", "--s3-region", "eu"}, "unknown flag: --s3-region: set it in the address of the dataset, as in 's3://bucket/prefix?region=NAME'\n"},
 		{[]string{"fetch", "--x"}, "unknown flag: --x\n"},
 		{[]string{"subset", "a"}, "millrace subset: either --into or --keys is required\n"},
 		{[]string{"datasets", "http://gw:1/photos"}, "millrace datasets: http://gw:1/photos names a dataset: use http://gw:1, or run 'millrace info'\n"},

@@ -39,7 +39,7 @@ func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error
 		return Result{}, err
 	}
 	if least := s.Least(d); s.CacheSize < least {
-		return Result{}, fmt.Errorf("cache of %d bytes: two chunks and a batch, %d bytes, are the least", s.CacheSize, least)
+		return Result{}, fmt.Errorf("cache of %d bytes: must be at least two chunks and a batch, %d bytes", s.CacheSize, least)
 	}
 	plan, err := shuffle.NewPlan(s.Order, d.First)
 	if err != nil {

@@ -101,7 +101,7 @@ func wholeFrom(least uint64) func(string) (uint64, error) {
 	return func(s string) (uint64, error) {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil || n < least {
-			return 0, fmt.Errorf("must be a whole number from %d", least)
+			return 0, fmt.Errorf("must be a whole number, at least %d", least)
 		}
 		return n, nil
 	}

@@ -46,7 +46,7 @@ func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	listOf(f, p, name, def, func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
 		if err != nil || n == 0 {
-			return 0, errors.New("must be whole numbers from 1, separated by commas")
+			return 0, errors.New("must be whole numbers of at least 1, separated by commas")
 		}
 		return int(n), nil
 	}, strconv.Itoa, usage)
@@ -56,7 +56,7 @@ func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 func (f *Flags) Words(p *[]string, name string, def []string, usage string, words ...string) {
 	listOf(f, p, name, def, func(s string) (string, error) {
 		if !slices.Contains(words, s) {
-			return "", fmt.Errorf("%q: must be some of %s", s, strings.Join(words, ", "))
+			return "", fmt.Errorf("%q: must be one or more of %s", s, strings.Join(words, ", "))
 		}
 		return s, nil
 	}, func(s string) string { return s }, usage)
@@ -74,7 +74,7 @@ func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 		n, err := ParseSize(s)
 		switch {
 		case err != nil:
-			return 0, errors.New("must be bytes per second such as 2GB/s, or bits such as 100Gbit/s")
+			return 0, errors.New("must be bytes per second such as 2GB/s, or bits per second such as 100Gbit/s")
 		case inBits:
 			return float64(n) / 8, nil
 		}
@@ -111,7 +111,7 @@ func (f *Flags) Price(p *float64, name, usage string) {
 // Factor defines a flag for a number of at least 1.
 func (f *Flags) Factor(p *float64, name string, def float64, usage string) {
 	*p = def
-	f.real(p, name, "FACTOR", "", "a number from 1", usage, func(x float64) bool { return x >= 1 && x <= 1e6 })
+	f.real(p, name, "FACTOR", "", "a number of at least 1", usage, func(x float64) bool { return x >= 1 && x <= 1e6 })
 }
 
 // real defines a flag for a number that need not be whole. The unit after it is optional. 0: none.

@@ -133,7 +133,7 @@ func suggest(before, name string, known []string) string {
 	same := synonyms()[name]
 	switch {
 	case strings.HasPrefix(same, "s3://"):
-		return fmt.Sprintf(": the address says it, as in '%s'", same)
+		return fmt.Sprintf(": set it in the address of the dataset, as in '%s'", same)
 	case slices.Contains(known, same):
 		return fmt.Sprintf(": did you mean %s%s?", before, same)
 	}

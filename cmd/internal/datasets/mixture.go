@@ -31,7 +31,7 @@ func ParseMixture(text string) (Mixture, error) {
 		case option == "per-batch":
 			perBatch, err = parseCounts(value)
 		default:
-			err = errors.New("must be samples, choose or per-batch")
+			err = errors.New("unknown option: must be samples, choose or per-batch")
 		}
 		if err != nil {
 			return Mixture{}, fmt.Errorf("%s: %w", part, err)
@@ -50,7 +50,7 @@ func addSource(m *address.Mixture, text string) error {
 	if weighed {
 		n, err := strconv.ParseUint(weight, 10, 62)
 		if err != nil || n == 0 {
-			return errors.New("its weight is no whole number from 1 on")
+			return errors.New("the weight must be a whole number, at least 1")
 		}
 		s.Share = n
 	}
@@ -64,7 +64,7 @@ func parseCounts(text string) ([]uint64, error) {
 	for part := range strings.SplitSeq(text, "/") {
 		n, err := strconv.ParseUint(part, 10, 62)
 		if err != nil || n == 0 {
-			return nil, errors.New("must be a whole number from 1 for each source, separated by slashes")
+			return nil, errors.New("must be one whole number of at least 1 for each source, separated by slashes")
 		}
 		out = append(out, n)
 	}
@@ -74,11 +74,11 @@ func parseCounts(text string) ([]uint64, error) {
 // share sets the numbers of samples of each source: choose per epoch, perBatch per batch.
 func share(m *address.Mixture, choose, perBatch []uint64) error {
 	if choose != nil && (perBatch != nil || m.Samples > 0) {
-		return errors.New("choose says how many samples an epoch has: it excludes samples and per-batch")
+		return errors.New("choose sets the number of samples of an epoch: it excludes samples and per-batch")
 	}
 	for _, counts := range [][]uint64{choose, perBatch} {
 		if counts != nil && len(counts) != len(m.Sources) {
-			return fmt.Errorf("%d numbers for %d sources", len(counts), len(m.Sources))
+			return fmt.Errorf("got %d numbers for %d sources: choose and per-batch require one number for each source", len(counts), len(m.Sources))
 		}
 	}
 	m.PerBatch = perBatch != nil

@@ -28,13 +28,13 @@ func TestParseMixture(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"a:3,b:1":                        "must be NAME=",
-		"m=a:0":                          "whole number from 1",
-		"m=a:x":                          "whole number from 1",
+		"m=a:0":                          "whole number, at least 1",
+		"m=a:x":                          "whole number, at least 1",
 		"m=":                             "must be the name of a dataset",
 		"m=a,repeat=3":                   "must be samples, choose or per-batch",
 		"m=a,samples=x":                  "invalid syntax",
 		"m=a,b,choose=1":                 "1 numbers for 2 sources",
-		"m=a,b,per-batch=1/0":            "whole number from 1",
+		"m=a,b,per-batch=1/0":            "whole number of at least 1",
 		"m=a,choose=1,samples=2":         "excludes",
 		"m=a,b,choose=1/2,per-batch=1/2": "excludes",
 	} {

@@ -87,7 +87,7 @@ func Find(ctx context.Context, store objstore.Store, prefix string, opt Options)
 	f := &Result{unused: unused, opt: opt, now: time.Now()}
 	f.generations(dependentsOf(stored, snapshots, reports))
 	for _, o := range unused.Objects {
-		f.Remove = append(f.Remove, newItem(Index, o, "no generation needs it"))
+		f.Remove = append(f.Remove, newItem(Index, o, "no generation refers to it"))
 	}
 	if unused.Younger > 0 {
 		f.Keep = append(f.Keep, Item{Kind: Index, Objects: unused.Younger, Why: f.young()})
@@ -117,15 +117,15 @@ func (f *Result) verdict(generation string, newest time.Time, fault error) (goes
 	case f.unused.Current[generation] != nil:
 		return false, "of the current generation"
 	case of != nil && of.Remove:
-		return true, fmt.Sprintf("its generation %.12s goes", generation)
+		return true, fmt.Sprintf("its generation %.12s is deleted", generation)
 	case of != nil || generation == "":
-		return false, "a URL may name its generation, which stays"
+		return false, "a URL may name its generation, which is kept"
 	case !f.older(f.unused.Since, f.opt.Grace):
-		return false, fmt.Sprintf("the current generation is %s: a gateway may still serve the one before", f.young())
+		return false, fmt.Sprintf("the current generation is %s: a gateway may still serve the previous one", f.young())
 	case !f.older(newest, f.opt.Grace):
 		return false, f.young()
 	}
-	return true, fmt.Sprintf("the index of generation %.12s is gone", generation)
+	return true, fmt.Sprintf("the index of generation %.12s does not exist any more", generation)
 }
 
 func (f *Result) sort(i Item, goes bool, why string) {
@@ -184,15 +184,15 @@ func (f *Result) reports(r *importance.StoredReports, frozen map[epoch]time.Time
 	switch old := f.older(r.Newest, f.opt.Grace); {
 	case goes || r.Fault != nil:
 	case f.opt.ReportsOlder > 0 && f.older(r.Newest, max(f.opt.ReportsOlder, f.opt.Grace)):
-		goes, why = true, fmt.Sprintf("older than %s, as was asked for", words.Duration(f.opt.ReportsOlder))
+		goes, why = true, fmt.Sprintf("older than %s (--reports-older)", words.Duration(f.opt.ReportsOlder))
 	case !isFrozen:
 		why = fmt.Sprintf("epoch %d is not frozen yet", r.Epoch)
 	case at.Before(r.Newest):
-		why = fmt.Sprintf("some came after epoch %d was frozen", r.Epoch)
+		why = fmt.Sprintf("some were reported after epoch %d was frozen", r.Epoch)
 	case !old || !f.older(at, f.opt.Grace):
 		why = f.young()
 	default:
-		goes, why = true, fmt.Sprintf("a snapshot of epoch %d holds them", r.Epoch)
+		goes, why = true, fmt.Sprintf("a snapshot of epoch %d contains them", r.Epoch)
 	}
 	f.sort(item, goes, why)
 }

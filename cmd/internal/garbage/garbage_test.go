@@ -214,7 +214,7 @@ func TestFind_RemovesGenerationWithItsObjects(t *testing.T) {
 		p.report(current, 1, 0)
 
 		_, goes, stays := p.find(garbage.Options{Grace: day})
-		p.want("just superseded", goes, "3 reports: a snapshot of epoch 1 holds them")
+		p.want("just superseded", goes, "3 reports: a snapshot of epoch 1 contains them")
 		p.want("just superseded", stays,
 			"1 quarantine: a URL may name", "1 snapshot: a URL may name", "2 subset: a URL may name",
 			"1 quarantine: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
@@ -222,7 +222,7 @@ func TestFind_RemovesGenerationWithItsObjects(t *testing.T) {
 		time.Sleep(2 * day)
 		before := p.store.Keys()
 		f, goes, stays := p.find(garbage.Options{Grace: day})
-		own := fmt.Sprintf("its generation %.12s goes", old.Generation())
+		own := fmt.Sprintf("its generation %.12s is deleted", old.Generation())
 		p.want("superseded", goes, "2 index: generation "+old.Generation()[:12]+" was current until", "3 reports: "+own, "1 quarantine: "+own, "1 snapshot: "+own, "2 subset: "+own)
 		p.want("superseded", stays, "1 quarantine: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
 		if !slices.Equal(p.store.Keys(), before) {
@@ -260,12 +260,12 @@ func TestFind_RemovesRestOfGenerationWithoutIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, goes, stays := p.find(garbage.Options{Grace: day})
-		p.want("just superseded", goes, "1 index: no generation needs it")
+		p.want("just superseded", goes, "1 index: no generation refers to it")
 		p.want("just superseded", stays, "1 quarantine: the current generation is younger than 24h", "2 subset: the current generation is younger than 24h")
 		time.Sleep(2 * day)
 		_, goes, stays = p.find(garbage.Options{Grace: day})
-		gone := fmt.Sprintf("the index of generation %.12s is gone", old.Generation())
-		p.want("superseded", goes, "1 index: no generation needs it", "1 quarantine: "+gone, "2 subset: "+gone)
+		gone := fmt.Sprintf("the index of generation %.12s does not exist any more", old.Generation())
+		p.want("superseded", goes, "1 index: no generation refers to it", "1 quarantine: "+gone, "2 subset: "+gone)
 		p.want("superseded", stays)
 	})
 }
@@ -353,7 +353,7 @@ func TestFind_KeepsNewestBinding(t *testing.T) {
 		p.index(4 << 10)
 		time.Sleep(day)
 		f, goes, _ := p.find(garbage.Options{Grace: time.Hour, KeepLast: 2})
-		p.want("bindings", goes, "1 index: no generation needs it")
+		p.want("bindings", goes, "1 index: no generation refers to it")
 		if err := f.Apply(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -386,11 +386,11 @@ func TestFind_RemovesReportsInSnapshot(t *testing.T) {
 		time.Sleep(2 * day)
 		p.freeze(x, 2)
 		_, goes, stays := p.find(garbage.Options{Grace: day})
-		p.want("frozen", goes, "2 reports: a snapshot of epoch 0 holds them")
-		p.want("frozen", stays, "3 reports: some came after epoch 1 was frozen", "2 reports: younger than 24h", "2 reports: epoch 3 is not frozen yet",
+		p.want("frozen", goes, "2 reports: a snapshot of epoch 0 contains them")
+		p.want("frozen", stays, "3 reports: some were reported after epoch 1 was frozen", "2 reports: younger than 24h", "2 reports: epoch 3 is not frozen yet",
 			"3 snapshot: of the current generation")
 		_, goes, _ = p.find(garbage.Options{Grace: day, ReportsOlder: 3 * day})
-		p.want("none that old", goes, "2 reports: a snapshot of epoch 0 holds them")
+		p.want("none that old", goes, "2 reports: a snapshot of epoch 0 contains them")
 		f, goes, _ := p.find(garbage.Options{Grace: day, ReportsOlder: day})
 		p.want("asked for", goes, "9 reports: older than 24h")
 		if err := f.Apply(t.Context()); err != nil {

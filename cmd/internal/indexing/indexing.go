@@ -60,13 +60,13 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 		rep.Tokens = each
 		lines := warnings(*l, opt.Match, rep, uneven)
 		if text != "" && rep.Format == framing.Files {
-			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, whatever its lines: if each is to be one, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, words.Printable(text)))
+			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, with all its lines: for one sample per line, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, words.Printable(text)))
 		}
 		return rep, lines, nil
 	}
 	for _, why := range []error{build.ErrReadOnly, build.ErrClassFolders} {
 		if possible && errors.Is(err, why) && opt.Share.Parts > 0 {
-			return rep, nil, fmt.Errorf("index %s: %w: --index-url URL puts the parts and the index into a place that all machines reach", l, why)
+			return rep, nil, fmt.Errorf("index %s: %w: set --index-url to a location that all machines can write", l, why)
 		}
 		if possible && errors.Is(err, why) {
 			said := fmt.Sprintf("millrace: %s: %v: it is put into %s, where your commands find it; --index-url puts it elsewhere, or beside the shards", l, why, apart.Index.Dir)
@@ -83,13 +83,13 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	}
 	err = location.Cause(*l, err)
 	if homeless != nil && (errors.Is(err, build.ErrReadOnly) || errors.Is(err, build.ErrClassFolders)) {
-		err = fmt.Errorf("%w, and no cache takes it: %w", err, homeless)
+		err = fmt.Errorf("%w, and the user's cache directory cannot store the index: %w", err, homeless)
 	}
 	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, err))
 }
 
 // elsewhere is the advice for a user whose shards' location and cache are both read-only.
-const elsewhere = "--index-url URL or XDG_CACHE_HOME names a place that takes writes"
+const elsewhere = "set --index-url or XDG_CACHE_HOME to a location that is writable"
 
 // explain adds advice to a fault, or the commands to choose from.
 func explain(l location.Location, opt build.Options, err error) error {
@@ -107,9 +107,9 @@ func explain(l location.Location, opt build.Options, err error) error {
 	}
 	if unknown, ok := errors.AsType[*files.UnknownError](err); ok && tokens.Named(unknown.Key) {
 		return &cli.Refusal{Advice: cli.Advice{
-			Message: fmt.Sprintf("index %s: the bytes of %s do not show what they hold", l, words.Printable(unknown.Key)),
+			Message: fmt.Sprintf("index %s: the format of %s cannot be detected from its content", l, words.Printable(unknown.Key)),
 			Choices: []cli.Choice{tokensChoice(l, given(opt))},
-			Cure:    "else give --record-size of records, leave such objects out with --match, or take each as a sample with --format files",
+			Cure:    "otherwise set --record-size for records, exclude such objects with --match, or make each a sample with --format files",
 		}, Cause: unknown}
 	}
 	if columns, ok := errors.AsType[*rows.ChoiceError](err); ok {
@@ -140,7 +140,7 @@ func warnings(l location.Location, match string, r build.Report, uneven string) 
 		lines = append(lines, uneven)
 	}
 	if r.HadHidden > 0 {
-		say("%s of the index that was there left out, being hidden, such as %s: '--hidden' takes them back", words.Count(uint64(r.HadHidden), "object", "objects"), words.Printable(r.HadExample))
+		say("left out %s of the previous index, such as %s, because of hidden names: '--hidden' includes them", words.Count(uint64(r.HadHidden), "object", "objects"), words.Printable(r.HadExample))
 	}
 	if r.Unmatched > 0 {
 		say("%s: left out %s that --match does not select", l, words.Count(r.Unmatched, "object", "objects"))
@@ -153,7 +153,7 @@ func warnings(l location.Location, match string, r build.Report, uneven string) 
 		if l.Links {
 			cure = ", or leads back to where it lies"
 		}
-		say("%s: passed over %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
+		say("%s: skipped %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
 			l, words.Count(r.Links, "link", "links"), words.Printable(r.Link), cure)
 	}
 	if r.Outside > 0 {
@@ -161,7 +161,7 @@ func warnings(l location.Location, match string, r build.Report, uneven string) 
 			l, words.Count(r.Outside, "sample has", "samples have"), words.Printable(r.OutsideExample))
 	}
 	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
-		say("%s: %s of pictures: torchvision's ImageFolder takes .millrace for one more class, and fails: remove %s and index again, which puts the index elsewhere",
+		say("%s: %s of pictures: torchvision's ImageFolder treats .millrace as one more class, and fails: remove %s and index again, which stores the index elsewhere",
 			l, words.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
 	}
 	if r.Format == framing.Files && r.Samples > 1 {
@@ -185,7 +185,7 @@ func Print(w io.Writer, l location.Location, r build.Report) {
 	fmt.Fprintf(w, "  %s in %s of %s, %s\n", words.Count(r.Samples, "sample", "samples"), words.Count(r.Chunks, "chunk", "chunks"),
 		words.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
 	if r.LeftOut > 0 {
-		fmt.Fprintf(w, "  left out %s, which fill no window at the ends of shards\n", words.Count(uint64(r.LeftOut), "token", "tokens"))
+		fmt.Fprintf(w, "  left out %sat the ends of shards, too few for a sample\n", words.Count(uint64(r.LeftOut), "token", "tokens"))
 	}
 	if r.Tokens != "" {
 		fmt.Fprintf(w, "  each sample is %s\n", r.Tokens)
@@ -194,17 +194,17 @@ func Print(w io.Writer, l location.Location, r build.Report) {
 		fmt.Fprintf(w, "  %s\n", words.Printable(r.Assumed))
 	}
 	if r.RepeatedKeys > 0 {
-		fmt.Fprintf(w, "  %s in more than one shard, such as %s: whoever looks one up names the shard too\n",
+		fmt.Fprintf(w, "  %s in more than one shard, such as %s: to look one up, name the shard too\n",
 			words.Count(r.RepeatedKeys, "key", "keys"), words.Printable(r.RepeatedKey))
 	}
 	if r.Ignored > 0 {
 		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", words.Count(r.Ignored, "object", "objects"), words.Printable(r.IgnoredExample))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", words.Count(r.Hidden, "hidden object", "hidden objects"), words.Printable(r.HiddenExample))
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden includes them\n", words.Count(r.Hidden, "hidden object", "hidden objects"), words.Printable(r.HiddenExample))
 	}
 	if r.Members > 0 {
-		fmt.Fprintf(w, "  left out %s of the shards that were read: --hidden takes them too\n", words.Count(uint64(r.Members), "hidden member", "hidden members"))
+		fmt.Fprintf(w, "  left out %s of the shards that were read: --hidden includes them\n", words.Count(uint64(r.Members), "hidden member", "hidden members"))
 	}
 	if r.Empty > 0 {
 		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", words.Count(r.Empty, "shard has", "shards have"))
@@ -215,7 +215,7 @@ func Print(w io.Writer, l location.Location, r build.Report) {
 	case r.Unchanged:
 		fmt.Fprintln(w, "  nothing has changed")
 	case r.Rebound:
-		fmt.Fprintln(w, "  same data at a new place or time: bound again, the generation stays")
+		fmt.Fprintln(w, "  same data at a new location or time: the generation stays the same")
 	}
 }
 

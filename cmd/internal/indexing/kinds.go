@@ -22,7 +22,7 @@ const packedSuffix = "-shards"
 // askForKind lists the kinds of objects at a location. For each it suggests the command that
 // indexes it, with the given options.
 func askForKind(l location.Location, e *build.KindsError, given cli.Options) error {
-	a := cli.Advice{Message: fmt.Sprintf("index %s: several kinds of objects found, but an index holds one", l)}
+	a := cli.Advice{Message: fmt.Sprintf("index %s: several kinds of objects found, but an index can contain only one kind", l)}
 	if e.Pairs > 0 {
 		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", words.Count(e.Pairs, "sample", "samples"), words.Printable(strings.Join(e.Pair, " and ")))))
 	}
@@ -52,15 +52,15 @@ func askForKind(l location.Location, e *build.KindsError, given cli.Options) err
 			loose++
 		}
 		if k.Match == "" {
-			a.Message += fmt.Sprintf("; %s, such as %s, require a --match that takes only them", objects, example)
+			a.Message += fmt.Sprintf("; %s, such as %s, require a --match that selects only these", objects, example)
 			continue
 		}
 		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", objects, example), given, cli.Option{Flag: "match", Value: k.Match}))
 	}
 	if loose > 1 && loose == len(e.Kinds) {
-		a.Choices = append(a.Choices, choice(l, "all of them, each a sample", given, cli.Option{Flag: "format", Value: framing.Files}))
+		a.Choices = append(a.Choices, choice(l, "index all of them, each as one sample", given, cli.Option{Flag: "format", Value: framing.Files}))
 		if e.Pairs == 0 && table == "" {
-			a.Choices = append(a.Choices, packChoice(l, "makes shards in which files that differ in the extension alone are one sample"))
+			a.Choices = append(a.Choices, packChoice(l, "makes shards in which files that differ only in the extension are one sample"))
 		}
 	}
 	return &cli.Refusal{Advice: a, Cause: e}
@@ -117,7 +117,7 @@ func choice(l location.Location, effect string, given cli.Options, more ...cli.O
 
 // tokensChoice returns the command for files of tokens, which have no header.
 func tokensChoice(l location.Location, given cli.Options) cli.Choice {
-	return choice(l, "if these are tokens: 1,024 and the next one are a sample", given,
+	return choice(l, "if these are tokens: a sample is 1,024 tokens and the next one", given,
 		cli.Option{Flag: "sequence-length", Value: 1024}, cli.Option{Flag: "dtype", Value: "uint16"})
 }
 

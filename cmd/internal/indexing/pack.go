@@ -69,7 +69,7 @@ func (r *PackResult) Print(w io.Writer, l location.Location) {
 		fmt.Fprintf(w, "  %s no row%s\n", words.Count(r.WithoutRow, "sample has", "samples have"), example(r.WithoutRowOf))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as %s: --hidden takes them too\n", words.Count(r.Hidden, "hidden file", "hidden files"), words.Printable(r.HiddenExample))
+		fmt.Fprintf(w, "  left out %s, such as %s: --hidden includes them\n", words.Count(r.Hidden, "hidden file", "hidden files"), words.Printable(r.HiddenExample))
 	}
 	for i, s := range r.Skipped {
 		if i == maxSkipped {

@@ -40,15 +40,15 @@ func AskForParts(command string, l location.Location, err error) error {
 	if e.Same {
 		fmt.Fprintf(&text, "unfinished parts: %d of %d.", len(e.Lacks), e.Parts)
 	} else {
-		text.WriteString("but no part was begun with these options.")
+		text.WriteString("but no part was started with these options.")
 	}
 	if e.Newer > 0 {
-		fmt.Fprintf(&text, " %s, such as %s, %s written after the parts were begun.", words.Count(e.Newer, "shard", "shards"), words.Printable(e.After), were(e.Newer))
+		fmt.Fprintf(&text, " %s, such as %s, %s written after the parts were started.", words.Count(e.Newer, "shard", "shards"), words.Printable(e.After), were(e.Newer))
 	}
 	for _, o := range e.Other {
-		fmt.Fprintf(&text, " The scans of %d parts that were begun with %s are of no use to this command.", o.Parts, begunWith(o))
+		fmt.Fprintf(&text, " This command cannot use the scans of %d parts that were started with %s.", o.Parts, begunWith(o))
 	}
-	text.WriteString(" Run the parts, then this command again, or scan here what is missing")
+	text.WriteString(" Run the parts, then this command again, or scan the missing shards here")
 	a := cli.Advice{Message: text.String()}
 	add := func(part, effect string) {
 		a.Choices = append(a.Choices, cli.Choice{Command: command + " --part " + part, Effect: effect})

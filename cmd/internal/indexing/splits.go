@@ -21,7 +21,7 @@ func askForSplit(l location.Location, e *build.SplitsError, given cli.Options) e
 		return &cli.Refusal{Advice: cli.Advice{Message: fmt.Sprintf("index %s: %s", l, e)}, Cause: e}
 	}
 	l.IndexName = ""
-	a := cli.Advice{Message: fmt.Sprintf("index %s: several splits lie here, and one index of them would mix them", l)}
+	a := cli.Advice{Message: fmt.Sprintf("index %s: the dataset has several splits, and one index of all would mix them", l)}
 	if e.Wanted != "" {
 		a.Message = fmt.Sprintf("index %s: there is no %s", l, words.Printable(e.Wanted))
 	}
@@ -33,7 +33,7 @@ func askForSplit(l location.Location, e *build.SplitsError, given cli.Options) e
 		a.Choices = append(a.Choices, choice(l, fmt.Sprintf("%s, such as %s", words.Count(s.Shards, "shard", "shards"), words.Printable(s.Example)), given, options(s)...))
 	}
 	if e.Wanted == "" {
-		a.Choices = append(a.Choices, choice(l, "all of them in one index", given, cli.Option{Flag: "split", Value: build.AllSplits}))
+		a.Choices = append(a.Choices, choice(l, "index all of them as one", given, cli.Option{Flag: "split", Value: build.AllSplits}))
 	}
 	return &cli.Refusal{Advice: a, Cause: e}
 }

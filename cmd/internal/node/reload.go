@@ -160,7 +160,7 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what reloadScope)
 func (k *keeper) isCurrent(ctx context.Context, is *generation, what reloadScope) (bool, error) {
 	if what.apart {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, k.patience, fmt.Errorf("its store has not answered within %v", k.patience))
+		ctx, cancel = context.WithTimeoutCause(ctx, k.patience, fmt.Errorf("its store has not responded within %v", k.patience))
 		defer cancel()
 	}
 	same, err := is.index.IsCurrent(ctx, is.at.Home, is.at.Loc.OfIndex().Prefix)

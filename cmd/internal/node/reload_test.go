@@ -250,7 +250,7 @@ func TestFollow_IgnoresHangingStoreOfAnotherDataset(t *testing.T) {
 	if _, fresh, _ := r.get(batchOf("a")); fresh == old {
 		t.Error("got the previous generation, want the new one")
 	}
-	if got := r.log.String(); !strings.Contains(got, "dataset silent: its store has not answered within 50ms") {
+	if got := r.log.String(); !strings.Contains(got, "dataset silent: its store has not responded within 50ms") {
 		t.Errorf("the log does not name the hanging store: %s", got)
 	}
 	if code, _, body := r.get("/v1/datasets/silent"); code != http.StatusOK {

@@ -130,7 +130,7 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 	generation := values.Get("generation")
 	x, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{Generation: generation})
 	if errors.Is(err, objstore.ErrNotFound) {
-		return a, fmt.Errorf("generation %.12s is not kept at %s: %w", generation, l, objstore.ErrNotFound)
+		return a, fmt.Errorf("generation %.12s is not stored at %s: %w", generation, l, objstore.ErrNotFound)
 	}
 	if err != nil {
 		return a, err
