@@ -28,7 +28,7 @@ type AmbiguousKeyError struct {
 }
 
 func (e *AmbiguousKeyError) Error() string {
-	text := fmt.Sprintf("%d shards have a sample of this key: %q", len(e.Shards), e.Shards)
+	text := fmt.Sprintf("%d shards have a sample with this key: %q", len(e.Shards), e.Shards)
 	if e.More {
 		text = "more than " + text
 	}
@@ -221,7 +221,7 @@ func (x *Index) page(ctx context.Context, n int) ([]layout.HashRecord, error) {
 type duplicateKeyError struct{ shard, key string }
 
 func (e *duplicateKeyError) Error() string {
-	return fmt.Sprintf("two samples in shard %s have the key %q: keys must be unique in a shard, and members of one key that are not adjacent are two samples: rewrite the shard with its members sorted by name, as "+
+	return fmt.Sprintf("two samples in shard %s have the key %q: keys must be unique in a shard, and members with the same key that are not adjacent count as two samples: rewrite the shard with its members sorted by name, as "+
 		"tar --sort=name does, or LC_ALL=C sort before zip -@", e.shard, e.key)
 }
 

@@ -212,7 +212,7 @@ func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Ind
 		return nil, err
 	}
 	if n != obj.Size {
-		return nil, fmt.Errorf("index %.12s: %w: %d bytes came, not %d", s.generation, objstore.ErrShort, n, obj.Size)
+		return nil, fmt.Errorf("index %.12s: %w: got %d bytes instead of %d", s.generation, objstore.ErrShort, n, obj.Size)
 	}
 	return parseFile(f, obj.Size, s.generation, s.read, true)
 }

@@ -106,7 +106,7 @@ func (x *Index) readResident() error {
 			return fmt.Errorf("section %d: %w", p.sec+1, err)
 		}
 		if in.left != 0 {
-			return fmt.Errorf("section %d: %d bytes too many: %w", p.sec+1, in.left, layout.ErrMalformed)
+			return fmt.Errorf("section %d: %d bytes after the end: %w", p.sec+1, in.left, layout.ErrMalformed)
 		}
 	}
 	return nil

@@ -28,9 +28,9 @@ func (e *NoIndexError) Error() string {
 	case len(e.Has) == 0:
 		return "no index here yet"
 	case e.Name == "":
-		return "no default index here, but " + there + ": append one to the address"
+		return "there is no default index, only " + there + ": append one of these names to the address"
 	}
-	return fmt.Sprintf("no index %s here, but %s", NameText(e.Name), there)
+	return fmt.Sprintf("there is no index %s, only %s", NameText(e.Name), there)
 }
 
 // Unwrap makes the error match objstore.ErrNotFound.

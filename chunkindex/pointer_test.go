@@ -29,8 +29,8 @@ func TestIndexNames_ListsOnlyPointers(t *testing.T) {
 	}{
 		{"", nil, "no index here yet"},
 		{"a", nil, "no index here yet"},
-		{"", []string{"a", "b"}, "no default index here, but #a, #b: append one to the address"},
-		{"c", []string{"", "b"}, "no index #c here, but the default one, #b"},
+		{"", []string{"a", "b"}, "there is no default index, only #a, #b: append one of these names to the address"},
+		{"c", []string{"", "b"}, "there is no index #c, only the default one, #b"},
 	} {
 		e := &NoIndexError{Name: c.name, Has: c.has}
 		if e.Error() != c.want || !errors.Is(e, objstore.ErrNotFound) {

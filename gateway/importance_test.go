@@ -384,7 +384,7 @@ func TestReportsAreRefused(t *testing.T) {
 	// do.
 	r.accept(`{"url":"` + batch + `","losses":[1,2,3,4]}`)
 	p := checkProblem(t, r.post(importancePath, `{"url":"`+batch+`","losses":[9],"positions":[5]}`), http.StatusConflict, "conflict", false)
-	if want := "position 5: loss 2 is on record, not 9"; !strings.Contains(p.Detail, want) {
+	if want := "position 5: the stored loss is 2, the reported loss 9"; !strings.Contains(p.Detail, want) {
 		t.Errorf("got %q, want %q", p.Detail, want)
 	}
 	checkProblem(t, r.post(importancePath+"?x=1", `{}`), http.StatusBadRequest, "invalid_argument", false)

@@ -20,13 +20,13 @@ var foreignRefused = map[string]string{
 	".parquet.encrypted":                       "encrypted, which is not supported",
 	"hadoop_lz4_compressed.parquet":            "LZ4 in Hadoop's framing, which is not supported",
 	"/hadoop_lz4_compressed_larger.parquet":    "LZ4 in Hadoop's framing, which is not supported",
-	"/list_columns.parquet":                    "null inside a list of fixed-size values",
-	"/nullable.impala.parquet":                 "null inside a list of fixed-size values",
+	"/list_columns.parquet":                    "a list of fixed-size values has a null element",
+	"/nullable.impala.parquet":                 "a list of fixed-size values has a null element",
 	"/large_string_map.brotli.parquet":         "write the file again with",
 	"/column_chunk_key_value_metadata.parquet": "no samples",
 	"/nation.dict-malformed.parquet":           "exceeds its column chunk",
 	"/testdata/empty.parquet":                  "no samples",
-	"/num_values_exceeds_data.parquet":         "page of 7732 values exceeds the 500 that are left",
+	"/num_values_exceeds_data.parquet":         "page has 7732 values, but only 500 are left in the column chunk",
 }
 
 // TestFilesOfOtherProjects indexes the test files of parquet-go and pyarrow, most of them Apache's

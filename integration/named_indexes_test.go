@@ -47,10 +47,10 @@ func TestSeveralIndexes(t *testing.T) {
 		t.Errorf("index: got %s, want the name", out)
 	}
 	r := harness.Run(t, store, "verify", all+"#trian")
-	if r.Code != 4 || !strings.Contains(r.Stderr, "no index #trian here, but #train, #val") {
+	if r.Code != 4 || !strings.Contains(r.Stderr, "there is no index #trian, only #train, #val") {
 		t.Errorf("a name that is not there: got exit code %d, want 4 and the names: %s", r.Code, r.Stderr)
 	}
-	if r := harness.Run(t, store, "info", all); r.Code != 4 || !strings.Contains(r.Stderr, "no default index here, but #train, #val") || strings.Contains(r.Stderr, "millrace index") {
+	if r := harness.Run(t, store, "info", all); r.Code != 4 || !strings.Contains(r.Stderr, "there is no default index, only #train, #val") || strings.Contains(r.Stderr, "millrace index") {
 		t.Errorf("no default index: got exit code %d, want 4 and the names: %s", r.Code, r.Stderr)
 	}
 	for _, args := range [][]string{

@@ -96,10 +96,10 @@ func TestOpenWithoutAServer(t *testing.T) {
 			if o, fault := openAlone(t, store, dir, store.Dataset("texts")+"#some"); fault != "" || len(o.Epochs[0]) != 3 {
 				t.Errorf("got %v %s, want the three samples of the index that was named", o.Epochs, fault)
 			}
-			if _, fault := openAlone(t, store, dir, store.Dataset("texts")+"#sum"); !strings.Contains(fault, "NotFound") || !strings.Contains(fault, "no index #sum here, but") {
+			if _, fault := openAlone(t, store, dir, store.Dataset("texts")+"#sum"); !strings.Contains(fault, "NotFound") || !strings.Contains(fault, "there is no index #sum, only") {
 				t.Errorf("a name that is not there: got %s", fault)
 			}
-			if _, fault := openAlone(t, store, dir, store.Dataset("nothing")); !strings.Contains(fault, "no shards here") && !strings.Contains(fault, "no such directory") {
+			if _, fault := openAlone(t, store, dir, store.Dataset("nothing")); !strings.Contains(fault, "no shards found") && !strings.Contains(fault, "no such directory") {
 				t.Errorf("nothing: got %s", fault)
 			}
 			for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

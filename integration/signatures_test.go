@@ -49,7 +49,7 @@ func TestRefusalsOfRealServers(t *testing.T) {
 	}{
 		"MinIO, another region": {func(t *testing.T) *harness.Store {
 			return harness.OpenMinIO(t, "MINIO_REGION=eu-west-1")
-		}, "the bucket is in region eu-west-1, not in us-east-1: set region= of its address or AWS_REGION"},
+		}, "the bucket is in region eu-west-1, not in us-east-1: set region= in its address, or AWS_REGION"},
 		"MinIO, a forged session token": {func(t *testing.T) *harness.Store {
 			store := harness.Open(t, "minio").Temporary(t)
 			return store.With("AWS_SESSION_TOKEN=" + strings.Repeat("a", 40))

@@ -301,7 +301,7 @@ func TestRedirectsOfOneStore(t *testing.T) {
 	redirects := httptest.NewServer(http.RedirectHandler(target.URL, http.StatusTemporaryRedirect))
 	defer redirects.Close()
 	r := harness.Run(t, store, "info", store.Dataset("same")+"?endpoint="+redirects.URL)
-	if r.Code != 5 || !strings.Contains(r.Stderr, "the store redirects, which is refused") || asked.Load() > 0 {
+	if r.Code != 5 || !strings.Contains(r.Stderr, "the store sent a redirect, which is not followed") || asked.Load() > 0 {
 		t.Errorf("got exit code %d after %d requests to the target: %s", r.Code, asked.Load(), r.Stderr)
 	}
 	harness.MustRun(t, store, "info", store.Dataset("same"))

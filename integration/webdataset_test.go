@@ -63,7 +63,7 @@ func TestSpecialCasesAsWebDatasetReadsThem(t *testing.T) {
 		{[]string{"a.jpg", "README", "a.cls"}, "are not adjacent"},
 		{[]string{"a.jpg", "d/", "a.cls"}, "are not adjacent"},
 		{[]string{"a.jpg", "a.JPG"}, "differ only in case"},
-		{[]string{"a.jpg", "a.jpg"}, "two members with this name"},
+		{[]string{"a.jpg", "a.jpg"}, "two members of one sample have this name"},
 		{[]string{"a.__key__"}, "is reserved"},
 		{[]string{"a.__url__"}, "is reserved"},
 		{[]string{"__key__", "a.jpg"}, "skips members"},

@@ -208,9 +208,9 @@ func TestOpen_Lies(t *testing.T) {
 		later []string // headers of the responses to requests for the rest
 		text  string
 	}{
-		{"no length", []string{etag(testETag), "Connection: close"}, nil, "wrong answer: no length"},
-		{"another size", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(10, 30, 31), "Content-Length: 21"}, "wrong answer: 31 bytes in total instead of 30"},
-		{"another start", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(9, 29, 30), "Content-Length: 21"}, "bytes for those from 10 to 29"},
+		{"no length", []string{etag(testETag), "Connection: close"}, nil, "invalid response: Content-Length is missing"},
+		{"another size", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(10, 30, 31), "Content-Length: 21"}, "invalid response: 31 bytes in total instead of 30"},
+		{"another start", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(9, 29, 30), "Content-Length: 21"}, "bytes for a request of bytes 10 to 29"},
 	} {
 		s := serve(t, func(w net.Conn, r request) bool {
 			if r.Header.Get("Range") == "" {
@@ -320,7 +320,7 @@ func TestClassifyNetwork(t *testing.T) {
 		{&url.Error{Op: "Get", URL: "http://secret", Err: refused}, objstore.ErrUnavailable, "unavailable: dial: connection refused", true},
 		{io.EOF, objstore.ErrUnavailable, "unavailable: the connection was closed", true},
 		{io.ErrUnexpectedEOF, objstore.ErrUnavailable, "unavailable: the connection was closed", true},
-		{errors.New("mal\nformed " + strings.Repeat("x", 200)), objstore.ErrUnavailable, "unavailable: the transfer broke: mal.formed " + strings.Repeat("x", 149) + "...", true},
+		{errors.New("mal\nformed " + strings.Repeat("x", 200)), objstore.ErrUnavailable, "unavailable: the transfer failed: mal.formed " + strings.Repeat("x", 149) + "...", true},
 	} {
 		f := classify(c.err)
 		if f.Error() != c.text || !errors.Is(f, c.want) || !f.retry || f.lost != c.lost {
@@ -358,8 +358,8 @@ func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 		"our watch":                       {live, timedOut, fault, watched, ""},
 		"our watch, while the body fails": {live, timedOut, own, own, ""},
 		"the body":                        {live, live, own, own, ""},
-		"the store":                       {live, live, fault, nil, "unavailable: the transfer broke: fault"},
-		"ended by another":                {live, ended, fault, nil, "unavailable: the transfer broke: fault"},
+		"the store":                       {live, live, fault, nil, "unavailable: the transfer failed: fault"},
+		"ended by another":                {live, ended, fault, nil, "unavailable: the transfer failed: fault"},
 	} {
 		err := settle(c.caller, c.attempt, c.err)
 		if c.text == "" && err != c.want || c.text != "" && (err == nil || err.Error() != c.text) {

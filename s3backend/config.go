@@ -101,13 +101,13 @@ func (c Config) complete() (Config, error) {
 	case c.Bucket == "":
 		return c, errors.New("no bucket")
 	case s3utils.IsS3ExpressBucket(c.Bucket):
-		return c, fmt.Errorf("%s is a directory bucket: these are not supported, since they list no keys in order", c.Bucket)
+		return c, fmt.Errorf("%s is a directory bucket, which is not supported because it does not list keys in order", c.Bucket)
 	case c.MaxConns < 0:
-		return c, fmt.Errorf("%d connections", c.MaxConns)
+		return c, fmt.Errorf("%d connections: must not be negative", c.MaxConns)
 	case c.PartSize < minPart:
-		return c, fmt.Errorf("part size of %d bytes, at least %d are needed", c.PartSize, minPart)
+		return c, fmt.Errorf("part size of %d bytes: must be at least %d", c.PartSize, minPart)
 	case c.Bandwidth < 0:
-		return c, fmt.Errorf("%d bytes per second", c.Bandwidth)
+		return c, fmt.Errorf("bandwidth of %d bytes per second: must not be negative", c.Bandwidth)
 	}
 	return c, c.checkProfile()
 }
@@ -121,9 +121,9 @@ func (c Config) endpoint() (host string, secure bool, err error) {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		err = c.badEndpoint()
 	case u.User != nil:
-		err = errors.New("endpoint contains a user name: set credentials in the environment")
+		err = errors.New("endpoint contains a user name: remove it, and set credentials in the environment")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		err = errors.New("endpoint contains more than scheme, host and port")
+		err = errors.New("endpoint contains more than scheme, host and port: remove the rest")
 	default:
 		host, secure = u.Host, u.Scheme == "https"
 	}
@@ -142,7 +142,7 @@ func (c Config) badEndpoint() error {
 	if !strings.Contains(c.Endpoint, "@") {
 		setting += c.Endpoint
 	}
-	return fmt.Errorf("%s is no http or https URL: write it as http://HOST:PORT", setting)
+	return fmt.Errorf("%s is not an http or https URL: write it as http://HOST:PORT", setting)
 }
 
 // credentials uses the same sources as the AWS tools. It queries the instance's metadata service

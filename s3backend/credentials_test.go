@@ -288,9 +288,9 @@ func TestNoEndpointIsSet(t *testing.T) {
 // no password.
 func TestBadEndpoint(t *testing.T) {
 	for _, c := range []struct{ variable, value, want string }{
-		{"AWS_ENDPOINT_URL", "127.0.0.1:9000", "s3: AWS_ENDPOINT_URL=127.0.0.1:9000 is no http or https URL: write it as http://HOST:PORT"},
-		{"AWS_ENDPOINT_URL_S3", "store:9000", "s3: AWS_ENDPOINT_URL_S3=store:9000 is no http or https URL: write it as http://HOST:PORT"},
-		{"AWS_ENDPOINT_URL", "user:secret@store", "s3: AWS_ENDPOINT_URL= is no http or https URL: write it as http://HOST:PORT"},
+		{"AWS_ENDPOINT_URL", "127.0.0.1:9000", "s3: AWS_ENDPOINT_URL=127.0.0.1:9000 is not an http or https URL: write it as http://HOST:PORT"},
+		{"AWS_ENDPOINT_URL_S3", "store:9000", "s3: AWS_ENDPOINT_URL_S3=store:9000 is not an http or https URL: write it as http://HOST:PORT"},
+		{"AWS_ENDPOINT_URL", "user:secret@store", "s3: AWS_ENDPOINT_URL= is not an http or https URL: write it as http://HOST:PORT"},
 	} {
 		t.Setenv("AWS_ENDPOINT_URL", "")
 		t.Setenv("AWS_ENDPOINT_URL_S3", "")

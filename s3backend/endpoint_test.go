@@ -93,7 +93,7 @@ func TestRegion(t *testing.T) {
 				if err := errors.Join(ask(b), ask(b)); err != nil || b.Stats().Requests != 3 || b.Stats().Retries != 1 {
 					t.Errorf("no region: got %v after %d requests, want it to be found, and one repetition for 2 requests", err, b.Stats().Requests)
 				}
-				const want = "the bucket is in region eu-west-1, not in us-west-2: set region= of its address or AWS_REGION"
+				const want = "the bucket is in region eu-west-1, not in us-west-2: set region= in its address, or AWS_REGION"
 				if err := ask(homeless(t, srv.URL, "us-west-2")); !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), want) {
 					t.Errorf("another region: got %v, want %v: %s", err, objstore.ErrDenied, want)
 				}

@@ -50,7 +50,7 @@ func (f *failure) Unwrap() []error {
 // badAnswer returns the error for a response that contradicts the request, sent by a faulty service
 // or proxy. Another attempt may get a correct response.
 func badAnswer(format string, args ...any) error {
-	return &failure{kind: objstore.ErrUnavailable, detail: "wrong answer: " + fmt.Sprintf(format, args...), retry: true, lost: true}
+	return &failure{kind: objstore.ErrUnavailable, detail: "invalid response: " + fmt.Sprintf(format, args...), retry: true, lost: true}
 }
 
 func changed(got, want string) error {
@@ -113,7 +113,7 @@ func (f *failure) classifyStatus(status int) {
 	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout:
 		f.kind, f.retry, f.lost = objstore.ErrTimeout, true, true
 	case status >= 300 && status < 400:
-		f.kind, f.detail = objstore.ErrDenied, "the store redirects, which is refused: check endpoint and region: "+f.detail
+		f.kind, f.detail = objstore.ErrDenied, "the store sent a redirect, which is not followed: check endpoint and region: "+f.detail
 	case status >= 500:
 		f.kind, f.retry, f.lost = objstore.ErrUnavailable, status != http.StatusNotImplemented, true
 	case status == http.StatusConflict:
@@ -144,7 +144,7 @@ func (f *failure) blameClock(skew time.Duration) {
 		how = fmt.Sprintf("is %s behind", off)
 	}
 	f.fresh = false // new credentials do not help if the clock is wrong
-	f.detail = "this machine's clock " + how + " the store's, set it with NTP: " + f.detail
+	f.detail = "this machine's clock " + how + " the store's: set the clock with NTP: " + f.detail
 }
 
 // blameRegion reports the region as the cause of a rejection, if it is the cause. No response to a
@@ -152,7 +152,7 @@ func (f *failure) blameClock(skew time.Duration) {
 func (f *failure) blameRegion(status int, bucket, signed string) {
 	if errors.Is(f.kind, objstore.ErrDenied) && status <= http.StatusBadRequest && bucket != signed && regionName.MatchString(bucket) {
 		f.region, f.fresh = bucket, false
-		f.detail = fmt.Sprintf("the bucket is in region %s, not in %s: set region= of its address or AWS_REGION: %s", bucket, signed, f.detail)
+		f.detail = fmt.Sprintf("the bucket is in region %s, not in %s: set region= in its address, or AWS_REGION: %s", bucket, signed, f.detail)
 	}
 }
 
@@ -205,7 +205,7 @@ func classifyNetwork(err error) *failure {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		f.detail = "the connection was closed"
 	default:
-		f.detail = "the transfer broke: " + clip(err.Error())
+		f.detail = "the transfer failed: " + clip(err.Error())
 	}
 	return f
 }

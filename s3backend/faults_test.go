@@ -78,8 +78,8 @@ func TestList_ResumesBehindTheLastKey(t *testing.T) {
 // after it is visited.
 func TestList_RefusesKeysOutOfOrder(t *testing.T) {
 	for _, c := range []struct{ keys, visited, want string }{
-		{"a b b c", "a b", `wrong answer: key "b" comes after "b"`},
-		{"a c b d", "a c", `wrong answer: key "b" comes after "c"`},
+		{"a b b c", "a b", `invalid response: key "b" comes after "b"`},
+		{"a c b d", "a c", `invalid response: key "b" comes after "c"`},
 	} {
 		s := newService()
 		s.faults(func(w http.ResponseWriter, r *http.Request) bool {
@@ -195,7 +195,7 @@ func TestStat_RefusesAnIncompleteHead(t *testing.T) {
 		}
 		most = 100
 		_, err := b.Stat(t.Context(), "k")
-		wantError(t, name, err, objstore.ErrUnavailable, "or no ETag, length or time in it")
+		wantError(t, name, err, objstore.ErrUnavailable, "or ETag, length or time is missing")
 	}
 }
 
@@ -280,7 +280,7 @@ func TestPut_Faults(t *testing.T) {
 	}{
 		{"lost", large[:9], whole, 1, lose, objstore.Condition{IfAbsent: true}, nil, "", 0},
 		{"lost, unconditional", large[:9], whole, 1, lose, objstore.Condition{}, nil, "", 0},
-		{"no ETag", large[:9], whole, 9, noETag, objstore.Condition{}, objstore.ErrUnavailable, "wrong answer: no ETag", 0},
+		{"no ETag", large[:9], whole, 9, noETag, objstore.Condition{}, objstore.ErrUnavailable, "invalid response: ETag is missing", 0},
 		{"refused", large[:9], whole, 9, refuse(403, "AccessDenied"), objstore.Condition{}, objstore.ErrDenied, "shared credentials file", 0},
 		{"no such key", large[:9], whole, 1, refuse(404, "NoSuchKey"), objstore.Condition{IfMatch: "m1"}, objstore.ErrChanged, `put "k": changed: it does not exist`, 0},
 		{"no such key, unconditional", large[:9], whole, 1, refuse(404, "NoSuchKey"), objstore.Condition{}, objstore.ErrNotFound, "(status 404)", 0},
@@ -290,7 +290,7 @@ func TestPut_Faults(t *testing.T) {
 		{"begin fails once", large, begin, 1, refuse(500, "InternalError"), objstore.Condition{}, nil, "", 0},
 		{"part fails once", large, second, 1, refuse(503, "SlowDown"), objstore.Condition{}, nil, "", 0},
 		{"part fails", large, second, 9, refuse(500, "InternalError"), objstore.Condition{}, objstore.ErrUnavailable, "InternalError (status 500)", 1},
-		{"part without ETag", large, second, 9, noETag, objstore.Condition{}, objstore.ErrUnavailable, "part 2: unavailable: wrong answer: no ETag", 1},
+		{"part without ETag", large, second, 9, noETag, objstore.Condition{}, objstore.ErrUnavailable, "part 2: unavailable: invalid response: ETag is missing", 1},
 		{"upload is gone", large, second, 1, refuse(404, "NoSuchUpload"), objstore.Condition{}, objstore.ErrUnavailable, "part 2: unavailable: NoSuchUpload (status 404)", 1},
 		{"condition fails", large, complete, 1, refuse(412, "PreconditionFailed"), objstore.Condition{IfMatch: "m9"}, objstore.ErrChanged, "PreconditionFailed (status 412)", 1},
 		{"completion is lost", large, complete, 1, lose, objstore.Condition{IfAbsent: true}, nil, "", 0},

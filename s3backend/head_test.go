@@ -65,13 +65,13 @@ func TestCheckHead_TakesOnlyTheBytesAskedFor(t *testing.T) {
 		switch {
 		case c.err == nil && (err != nil || ans != answer{http.NoBody, "e", c.total, c.length >= 0}):
 			t.Errorf("%+v: got %+v, %v", c, ans, err)
-		case errors.Is(c.err, wrong) && (!errors.Is(err, objstore.ErrUnavailable) || !strings.Contains(err.Error(), "wrong answer: ") || !classify(err).retry):
+		case errors.Is(c.err, wrong) && (!errors.Is(err, objstore.ErrUnavailable) || !strings.Contains(err.Error(), "invalid response: ") || !classify(err).retry):
 			t.Errorf("%+v: got %v, want another attempt", c, err)
 		case c.err != nil && !errors.Is(c.err, wrong) && (err == nil || err.Error() != c.err.Error() || classify(err).retry):
 			t.Errorf("%+v: got %v, want no other attempt", c, err)
 		}
 	}
-	for tag, want := range map[string]string{`"e"`: "", "e": "", `"f"`: "changed: it is f, expected e", "": "unavailable: wrong answer: no ETag", `""`: "unavailable: wrong answer: no ETag"} {
+	for tag, want := range map[string]string{`"e"`: "", "e": "", `"f"`: "changed: it is f, expected e", "": "unavailable: invalid response: ETag is missing", `""`: "unavailable: invalid response: ETag is missing"} {
 		resp := &http.Response{StatusCode: 200, ContentLength: 1, Header: http.Header{"Etag": {tag}}}
 		if _, err := checkHead(resp, "e", 0, 1); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("ETag %s: got %v, want %s", tag, err, want)

@@ -33,7 +33,7 @@ func (b *Backend) head(ctx context.Context, ref objstore.Ref) (o objstore.Object
 		o = objstore.Object{Key: ref.Key, Size: resp.ContentLength, ETag: etagOf(resp), VersionID: resp.Header.Get("X-Amz-Version-Id"), Modified: modified}
 		token = resp.Header.Get("X-Amz-Meta-" + tokenName)
 		if resp.StatusCode != http.StatusOK || err != nil || o.ETag == "" || o.Size < 0 {
-			return badAnswer("status %d, or no ETag, length or time in it", resp.StatusCode)
+			return badAnswer("status %d, or ETag, length or time is missing", resp.StatusCode)
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func (r *reader) connect() error {
 		case !stop() && err == nil:
 			err = context.Cause(tctx)
 		case err == nil && ans.total < 0:
-			err = badAnswer("no length")
+			err = badAnswer("Content-Length is missing")
 		case err == nil && r.total >= 0 && ans.total != r.total:
 			err = badAnswer("%d bytes in total instead of %d", ans.total, r.total)
 		}

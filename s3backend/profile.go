@@ -47,7 +47,7 @@ func (p *profile) RetrieveWithCredContext(*credentials.CredContext) (credentials
 	case err != nil:
 		return credentials.Value{}, p.failed(err)
 	case v.AccessKeyID == "":
-		return credentials.Value{}, denied(fmt.Errorf("profile %q: its source gave no credentials", p.name))
+		return credentials.Value{}, denied(fmt.Errorf("profile %q: its source of credentials returned none", p.name))
 	}
 	p.now, p.keeps = from, v.Expiration.IsZero()
 	return v, nil
@@ -66,14 +66,14 @@ func (p *profile) failed(err error) *failure {
 		return f
 	}
 	if answer, ok := errors.AsType[credentials.ErrorResponse](err); ok {
-		return &failure{kind: objstore.ErrDenied, detail: ahead + "the service that issues them refused: " + clip(answer.STSError.Code)}
+		return &failure{kind: objstore.ErrDenied, detail: ahead + "the service that issues them refused the request: " + clip(answer.STSError.Code)}
 	}
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		f := classifyNetwork(err)
 		f.detail, f.lost = ahead+f.detail, false
 		return f
 	}
-	return &failure{kind: objstore.ErrDenied, detail: ahead + "their source failed, or its answer is invalid"}
+	return &failure{kind: objstore.ErrDenied, detail: ahead + "their source failed, or its response is invalid"}
 }
 
 // source returns the provider of a profile's credentials. These are its keys, a role that is
@@ -89,7 +89,7 @@ func (p *profile) source(files sharedConfig, name string, above []string) (crede
 	case set["role_arn"] != "" && !slices.Contains(above, name):
 		return p.role(files, name, set, append(slices.Clip(above), name))
 	case (key == "") != (secret == ""):
-		return nil, fmt.Errorf("profile %q of %s has one of aws_access_key_id and aws_secret_access_key without the other", name, files)
+		return nil, fmt.Errorf("profile %q of %s has only one of aws_access_key_id and aws_secret_access_key", name, files)
 	case key != "":
 		return &credentials.Static{Value: credentials.Value{
 			AccessKeyID: key, SecretAccessKey: secret, SessionToken: set["aws_session_token"], SignerType: credentials.SignatureV4,
@@ -97,7 +97,7 @@ func (p *profile) source(files sharedConfig, name string, above []string) (crede
 	case set["sso_role_name"] != "" || set["credential_process"] != "":
 		return &credentials.FileAWSCredentials{Profile: name}, nil
 	}
-	return nil, fmt.Errorf("profile %q of %s has neither credentials nor a source of them", name, files)
+	return nil, fmt.Errorf("profile %q of %s has neither credentials nor a source of credentials", name, files)
 }
 
 // role returns the provider for the role in a profile.
@@ -105,7 +105,7 @@ func (p *profile) role(files sharedConfig, name string, set map[string]string, a
 	var with credentials.Provider
 	switch other := set["source_profile"]; {
 	case other != "" && other != name && slices.Contains(above, other):
-		return nil, fmt.Errorf("profile %q of %s: its source_profile %q assumes a role with its credentials", name, files, other)
+		return nil, fmt.Errorf("profile %q of %s: its source_profile %q forms a cycle: one profile of the cycle must have credentials of its own", name, files, other)
 	case other != "":
 		var err error
 		if with, err = p.source(files, other, above); err != nil {
@@ -162,7 +162,7 @@ func (r *role) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 		return credentials.Value{}, err
 	}
 	if v.AccessKeyID == "" {
-		return credentials.Value{}, denied(fmt.Errorf("role %s: the source for assuming it gave no credentials", clip(r.Options.RoleARN)))
+		return credentials.Value{}, denied(fmt.Errorf("role %s: the source for assuming the role returned no credentials", clip(r.Options.RoleARN)))
 	}
 	r.Options.AccessKey, r.Options.SecretKey, r.Options.SessionToken = v.AccessKeyID, v.SecretAccessKey, v.SessionToken
 	return r.STSAssumeRole.RetrieveWithCredContext(cc)

@@ -177,11 +177,11 @@ duration_seconds = canary
 	for name, want := range map[string]string{
 		"none":      fmt.Sprintf("there is no profile %q: neither %s nor %s has it", "none", credentials, config),
 		"bare":      "there is no profile", // the config file would require "profile bare"
-		"half":      fmt.Sprintf("profile %q of %s and %s has one of aws_access_key_id and aws_secret_access_key without the other", "half", credentials, config),
-		"empty":     "has neither credentials nor a source of them",
+		"half":      fmt.Sprintf("profile %q of %s and %s has only one of aws_access_key_id and aws_secret_access_key", "half", credentials, config),
+		"empty":     "has neither credentials nor a source of credentials",
 		"to-nobody": `there is no profile "gone"`,
 		"alone":     "requires source_profile or credential_source",
-		"ring":      "assumes a role with its credentials",
+		"ring":      "forms a cycle",
 		"slow":      "duration_seconds is not a number",
 	} {
 		seen, err := g.asked(t, name)

@@ -152,7 +152,7 @@ func checkHead(resp *http.Response, want string, from, n int64) (answer, error) 
 	etag, length := etagOf(resp), resp.ContentLength
 	switch {
 	case etag == "":
-		return answer{}, badAnswer("no ETag")
+		return answer{}, badAnswer("ETag is missing")
 	case want != "" && etag != want:
 		return answer{}, changed(etag, want)
 	}
@@ -164,7 +164,7 @@ func checkHead(resp *http.Response, want string, from, n int64) (answer, error) 
 	case http.StatusOK:
 		switch {
 		case contentRange != "":
-			return answer{}, badAnswer("status 200 with a Content-Range")
+			return answer{}, badAnswer("status 200 has a Content-Range")
 		case from == 0 && (n < 0 || length == n): // the range is the whole object
 			return answer{resp.Body, etag, length, length >= 0}, nil
 		case length >= 0 && length < from+max(n, 0):
@@ -191,7 +191,7 @@ func checkPartial(contentRange string, length, from, n int64) (int64, error) {
 			return 0, short("%d bytes requested, the object has %d", n, max(0, total-from))
 		}
 	}
-	return 0, badAnswer("Content-Range %q and %d bytes for those from %d to %d", clip(contentRange), length, from, last)
+	return 0, badAnswer("Content-Range %q and %d bytes for a request of bytes %d to %d", clip(contentRange), length, from, last)
 }
 
 // parseContentRange parses "bytes start-end/total".

@@ -27,12 +27,12 @@ func TestNew_Refuses(t *testing.T) {
 	}{
 		{Config{}, "s3: no bucket"},
 		{Config{Bucket: "train", MaxConns: -1}, "s3: -1 connections"},
-		{Config{Bucket: "train", PartSize: minPart - 1}, "s3: part size of 5242879 bytes, at least 5242880 are needed"},
+		{Config{Bucket: "train", PartSize: minPart - 1}, "s3: part size of 5242879 bytes: must be at least 5242880"},
 		{Config{Bucket: "train", Bandwidth: -1}, "s3: -1 bytes per second"},
-		{Config{Bucket: "train", Endpoint: "ftp://store"}, "s3: endpoint=ftp://store is no http or https URL: write it as http://HOST:PORT"},
-		{Config{Bucket: "train", Endpoint: "http://"}, "s3: endpoint=http:// is no http or https URL: write it as http://HOST:PORT"},
-		{Config{Bucket: "train", Endpoint: "http://a b"}, "s3: endpoint=http://a b is no http or https URL: write it as http://HOST:PORT"},
-		{Config{Bucket: "train", Endpoint: "http://user@store"}, "s3: endpoint contains a user name: set credentials in the environment"},
+		{Config{Bucket: "train", Endpoint: "ftp://store"}, "s3: endpoint=ftp://store is not an http or https URL: write it as http://HOST:PORT"},
+		{Config{Bucket: "train", Endpoint: "http://"}, "s3: endpoint=http:// is not an http or https URL: write it as http://HOST:PORT"},
+		{Config{Bucket: "train", Endpoint: "http://a b"}, "s3: endpoint=http://a b is not an http or https URL: write it as http://HOST:PORT"},
+		{Config{Bucket: "train", Endpoint: "http://user@store"}, "s3: endpoint contains a user name: remove it, and set credentials in the environment"},
 		{Config{Bucket: "train", Endpoint: "http://store/path"}, "s3: endpoint contains more than scheme, host and port"},
 		{Config{Bucket: "train", Endpoint: "http://store?x=1"}, "s3: endpoint contains more than scheme, host and port"},
 		{Config{Bucket: "train", Endpoint: "http://store#x"}, "s3: endpoint contains more than scheme, host and port"},
@@ -90,9 +90,9 @@ func TestBlame(t *testing.T) {
 	}{
 		{denied("AccessDenied"), maxSkew, "denied: x", true},
 		{denied("AccessDenied"), -maxSkew, "denied: x", true},
-		{denied("AccessDenied"), maxSkew + time.Second, "denied: this machine's clock is 15m1s ahead of the store's, set it with NTP: x", false},
-		{denied("AccessDenied"), -maxSkew - time.Second, "denied: this machine's clock is 15m1s behind the store's, set it with NTP: x", false},
-		{denied("RequestTimeTooSkewed"), 0, "denied: this machine's clock differs too much from the store's, set it with NTP: x", false},
+		{denied("AccessDenied"), maxSkew + time.Second, "denied: this machine's clock is 15m1s ahead of the store's: set the clock with NTP: x", false},
+		{denied("AccessDenied"), -maxSkew - time.Second, "denied: this machine's clock is 15m1s behind the store's: set the clock with NTP: x", false},
+		{denied("RequestTimeTooSkewed"), 0, "denied: this machine's clock differs too much from the store's: set the clock with NTP: x", false},
 		{&failure{kind: objstore.ErrNotFound, detail: "x"}, time.Hour, "not found: x", false},
 		{&failure{kind: objstore.ErrThrottled, code: "RequestTimeTooSkewed", detail: "x"}, 0, "throttled: x", false},
 	} {
@@ -101,7 +101,7 @@ func TestBlame(t *testing.T) {
 			t.Errorf("clock off by %v: got %v, fresh: %t, want %s, %t", c.skew, c.f, c.f.fresh, c.want, c.fresh)
 		}
 	}
-	const named = "denied: the bucket is in region eu, not in us: set region= of its address or AWS_REGION: x"
+	const named = "denied: the bucket is in region eu, not in us: set region= in its address, or AWS_REGION: x"
 	for _, c := range []struct {
 		kind   error
 		status int
@@ -166,10 +166,10 @@ func TestCredentials_SourceFails(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, "canary") }, objstore.ErrDenied, `credentials of profile "role": their source failed, or its answer is invalid`},
+		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, "canary") }, objstore.ErrDenied, `credentials of profile "role": their source failed, or its response is invalid`},
 		{"role", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, objstore.ErrUnavailable, `credentials of profile "role": the connection was closed`},
-		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, noKey) }, objstore.ErrDenied, `profile "role": its source gave no credentials`},
-		{"bare", nil, objstore.ErrDenied, "role arn:aws:iam::1:role/reader: the source for assuming it gave no credentials"},
+		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, noKey) }, objstore.ErrDenied, `profile "role": its source of credentials returned none`},
+		{"bare", nil, objstore.ErrDenied, "role arn:aws:iam::1:role/reader: the source for assuming the role returned no credentials"},
 	} {
 		s.faults(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodPost {

@@ -205,7 +205,7 @@ func TestProfile_FailsAsItsSourceDid(t *testing.T) {
 	}{
 		{refusal, objstore.ErrDenied, ahead + "the service that issues them refused: No.Such", false},
 		{&url.Error{Op: "Post", URL: "http://canary", Err: io.EOF}, objstore.ErrUnavailable, ahead + "the connection was closed", true},
-		{errors.New("canary"), objstore.ErrDenied, ahead + "their source failed, or its answer is invalid", false},
+		{errors.New("canary"), objstore.ErrDenied, ahead + "their source failed, or its response is invalid", false},
 	} {
 		f := (&profile{name: "team"}).failed(c.err)
 		if f.kind != c.kind || f.detail != c.text || f.retry != c.retry || f.lost || f.fresh {

@@ -43,7 +43,7 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 	}{
 		{200, nil, "<Error><Code>SlowDown</Code></Error>", nil, "", ""},
 		{206, nil, "", nil, "", ""}, {299, nil, "", nil, "", ""},
-		{300, nil, "", objstore.ErrDenied, "denied: the store redirects, which is refused: check endpoint and region: Multiple Choices (status 300)", ""},
+		{300, nil, "", objstore.ErrDenied, "denied: the store sent a redirect, which is not followed: check endpoint and region: Multiple Choices (status 300)", ""},
 		{304, nil, "", objstore.ErrChanged, "changed: Not Modified (status 304)", ""},
 		{403, nil, "", objstore.ErrDenied, "denied: AccessDenied (status 403)", ""},
 		{404, nil, "<html>", objstore.ErrNotFound, "not found: NoSuchKey (status 404)", ""},
@@ -58,7 +58,7 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 		{400, headers{"X-Amz-Bucket-Region": "eu"}, "<Error><Code>X</Code><Region>cn</Region></Error>", objstore.ErrDenied, ": X (status 400)", "eu"},
 		{400, nil, "<Error><Code>X</Code><Region>cn</Region></Error>", objstore.ErrDenied, ": X (status 400)", "cn"},
 		{400, nil, "<Error><Code>X</Code><Region>us</Region></Error>", objstore.ErrDenied, "denied: X (status 400)", ""},
-		{403, headers{"Date": "Mon, 02 Jan 2006 15:04:05 GMT"}, "", objstore.ErrDenied, "ahead of the store's, set it with NTP: AccessDenied (status 403)", ""},
+		{403, headers{"Date": "Mon, 02 Jan 2006 15:04:05 GMT"}, "", objstore.ErrDenied, "ahead of the store's: set the clock with NTP: AccessDenied (status 403)", ""},
 		{403, headers{"Date": "yesterday"}, "", objstore.ErrDenied, "denied: AccessDenied (status 403)", ""},
 	} {
 		body := &closeRecorder{Reader: strings.NewReader(c.body)}

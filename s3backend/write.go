@@ -84,7 +84,7 @@ func (b *Backend) store(ctx context.Context, first time.Duration, key string, si
 	err = b.run(ctx, first, func(actx context.Context, a *attempt) error {
 		info, err := send(actx, a)
 		if err == nil && info.ETag == "" {
-			err = badAnswer("no ETag")
+			err = badAnswer("ETag is missing")
 		}
 		if err = settle(ctx, actx, err); err != nil {
 			lost = lost || classify(err).lost
@@ -147,7 +147,7 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 			return err
 		}
 		if part.ETag == "" {
-			return badAnswer("no ETag")
+			return badAnswer("ETag is missing")
 		}
 		a.got = size
 		return nil

@@ -417,8 +417,8 @@ func (b *builder) checkEmpty() error {
 	case b.opt.AllowEmpty:
 		return nil
 	case b.report.LeftOut > 0:
-		return fmt.Errorf("no samples: the %d tokens, such as those of %s, fill no window: choose a shorter --sequence-length", b.report.LeftOut, b.key(0))
+		return fmt.Errorf("no samples: the shards, such as %[2]s, have only %[1]d tokens, too few for one sample: choose a shorter --sequence-length", b.report.LeftOut, b.key(0))
 	}
-	return fmt.Errorf("no samples in the shards of format %s, %d bytes in all, such as %s: no index was published; rewrite the shards, or index those that have samples",
+	return fmt.Errorf("the shards of format %s, %d bytes in total, such as %s, have no samples: no index was published; rewrite the shards, or index shards that have samples",
 		b.format.Name, b.report.Bytes, b.key(0))
 }

@@ -33,7 +33,7 @@ func (b *builder) refuseCaches() error {
 	if len(calls) == 0 || len(calls) == 1 && read == 0 {
 		return nil
 	}
-	e := &format.ChoiceError{Cause: fmt.Sprintf("object %s was derived from other tables here, as by map and filter of Hugging Face's datasets, so rows would be repeated", made)}
+	e := &format.ChoiceError{Cause: fmt.Sprintf("object %s was derived from other tables in this directory, as by map and filter of Hugging Face's datasets, so an index of all tables would repeat rows", made)}
 	if read > 0 {
 		e.Ways = append(e.Ways, format.Way{Flag: "match", Value: "!cache-*.arrow", Effect: fmt.Sprintf("selects the other tables: %d of %d", read, len(b.found.Shards))})
 	}

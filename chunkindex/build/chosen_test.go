@@ -140,8 +140,8 @@ func TestVerify_ChosenColumns(t *testing.T) {
 func TestRun_RejectsFields(t *testing.T) {
 	for key, want := range map[string]string{
 		"a.tar":     "--fields does not apply to webdataset shards",
-		"a.jsonl":   "--fields does not apply to jsonl shards: it is for parquet (--format); fields= in a request leaves parts out of its answer",
-		"a.parquet": `no column is called "json"`,
+		"a.jsonl":   "--fields does not apply to jsonl shards: it is for parquet (--format); to leave parts out of a response, use fields= in the request",
+		"a.parquet": `no column has the name "json"`,
 	} {
 		store := memstore.New()
 		switch key {

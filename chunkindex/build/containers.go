@@ -165,7 +165,7 @@ func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.Unknown
 	if err != nil || !errors.As(refusal, &unknown) {
 		return cmp.Or(err, refusal)
 	}
-	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
+	return fmt.Errorf("no shards found: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
 }
 
 // inZarr reports whether the dataset's address is inside a zarr version 2 store, which only hidden
@@ -202,7 +202,7 @@ func (b *builder) refuseTables(l *listing) error {
 	}
 	refuse := func(key string) error {
 		if kind := tableOf(key); kind != "" {
-			return fmt.Errorf("object %s: this is a table of %s, whose log says which rows of its files are valid: write the rows as Parquet files elsewhere, as DuckDB and Polars do, or take the rows of all files with --match '*.parquet'", key, kind)
+			return fmt.Errorf("object %s: this is a table of %s, whose log lists the valid rows of its files: write these rows as Parquet files elsewhere, for example with DuckDB or Polars, or index the rows of all files with --match '*.parquet'", key, kind)
 		}
 		return nil
 	}

@@ -54,7 +54,7 @@ func TestRun_RejectsContainers(t *testing.T) {
 		{"t-train.array_record-00000-of-00002", "", "it is ArrayRecord"},
 		{"a.dat", "who knows", "may hold any number of samples"},
 		{"train.rec", "\x0a\x23\xd7\xce", "may hold any number of samples"},
-		{"README.md", "nothing else", "no shards here"},
+		{"README.md", "nothing else", "no shards found"},
 	}
 	for _, c := range containers() {
 		for _, suffix := range c.suffixes {

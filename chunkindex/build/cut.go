@@ -162,7 +162,7 @@ func (c *cutter) beginSample(key string, shared []byte) error {
 	n := len(shared)
 	c.sample = sample{state: held, key: key, start: c.off - int64(n), length: int64(n), shared: n, crc: crc32.Checksum(shared, layout.Castagnoli())}
 	if n > 0 && (c.open == nil || c.open.sealed || len(c.gap) > 0) {
-		return c.fail("shares bytes with a sample that does not end where it begins")
+		return c.fail("sample shares bytes with another sample that does not end where this sample begins")
 	}
 	c.hold = append(c.hold, shared...)
 	if c.open == nil {
@@ -199,7 +199,7 @@ func (c *cutter) closeChunk() error {
 	}
 	first, ok := c.frames.At(k.from)
 	if !ok {
-		return c.fail("frame of the chunk's first byte is not known")
+		return c.fail("the compressed frame with the chunk's first byte is not known")
 	}
 	c.open, c.closing, c.last = nil, k, k.from+k.rec.Extents[0].Length-1
 	k.rec.Codec, k.rec.Skip = k.rec.Codec|c.codec, k.from-first.Decoded
@@ -227,7 +227,7 @@ func (c *cutter) release() error {
 	c.closing, c.spare = nil, k
 	last, ok := c.frames.At(c.last)
 	if !ok || last.StoredEnd == 0 {
-		return c.fail("frame of the last chunk's last byte is not known")
+		return c.fail("the compressed frame with the last byte of the last chunk is not known")
 	}
 	if e := &k.rec.Extents[0]; e.Length == 0 {
 		e.Length = last.StoredEnd - e.Offset
@@ -247,7 +247,7 @@ func (c *cutter) ahead(n int64) error {
 		}
 	}
 	if c.sample.state == joined && c.open.rec.Length+n > layout.MaxChunkSize {
-		return c.fail("samples that lie in one compressed frame are longer than %d bytes: %s", layout.MaxChunkSize, c.codec.Smaller())
+		return c.fail("the samples of one compressed frame have more than %d bytes in total: %s", layout.MaxChunkSize, c.codec.Smaller())
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func TestRun_EmptyArchives(t *testing.T) {
 	store.Set("one-block.tar", make([]byte, 512))
 	store.Set("end-only.tar", make([]byte, 1024))
 	store.Set("padded.tar", make([]byte, 10240))
-	if _, err := build.Run(t.Context(), store, "", build.Options{}); err == nil || !strings.Contains(err.Error(), "no samples in the shards of format tar, 11776 bytes in all, such as end-only.tar: no index was published") {
+	if _, err := build.Run(t.Context(), store, "", build.Options{}); err == nil || !strings.Contains(err.Error(), "the shards of format tar, 11776 bytes in total, such as end-only.tar, have no samples: no index was published") {
 		t.Errorf("got %v, want them refused by name", err)
 	}
 	if _, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{}); !errors.Is(err, objstore.ErrNotFound) {

@@ -65,7 +65,7 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	size, count := b.bytes(u), u.to-u.from
 	if s.size > maxScan(count, size) {
 		if b.opt.Share.Parts > 0 {
-			return fmt.Errorf("shard %s: its scan of %d bytes is too large to store: run --part rest, which scans it, after the other parts", b.shards[u.from].Key, s.size)
+			return fmt.Errorf("shard %s: its scan has %d bytes, too many to store: run --part rest after the other parts, which scans this shard again", b.shards[u.from].Key, s.size)
 		}
 		return nil
 	}
@@ -96,7 +96,7 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 		return nil
 	}
 	if err := b.storeScans(ctx, scans); err != nil {
-		return fmt.Errorf("keep scans: %w", err)
+		return fmt.Errorf("store scans: %w", err)
 	}
 	return nil
 }

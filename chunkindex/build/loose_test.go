@@ -242,7 +242,7 @@ func TestRun_RejectsLooseObjects(t *testing.T) {
 		"a marker":           {map[string]string{"a.jpg": "a", "_SUCCESS": "", "d/_done": ""}, "", ""},
 		"a note":             {map[string]string{"a.jpg": "a", "README.md": "about"}, "", ""},
 		"whole key":          {map[string]string{"d/a.jpg": "a", "e/b.jpg": ""}, "d/*", ""},
-		"nothing matches":    {map[string]string{"a.jpg": "a"}, "*.png", `no shards here: 0 objects that match "*.png"; the pattern leaves out 1, such as a.jpg: not found`},
+		"nothing matches":    {map[string]string{"a.jpg": "a"}, "*.png", `no shards found: 0 objects that match "*.png"; the pattern excludes 1, such as a.jpg: not found`},
 		"other pattern":      {map[string]string{"a.jpg": "a"}, "[", "syntax error in pattern"},
 	} {
 		store := memstore.New()
@@ -274,10 +274,10 @@ func TestRun_EmptyPrefix(t *testing.T) {
 		store.Set(key, []byte("x"))
 	}
 	for prefix, want := range map[string]string{
-		"shpaes/":                `no shards here: no objects under "shpaes/"; found nearby: notes.txt, shapes/, sheep/, z/: not found`,
-		"deep/ee/":               `no shards here: no objects under "deep/ee/"; found nearby: er/: not found`,
-		"none/such/":             `no shards here: no objects under "none/such/": not found`,
-		"shapes/part-0.parquet/": `no shards here: shapes/part-0.parquet is an object: use its prefix, "shapes/", and --match "part-0.parquet" to select only this object: not found`,
+		"shpaes/":                `no shards found: no objects under "shpaes/"; found nearby: notes.txt, shapes/, sheep/, z/: not found`,
+		"deep/ee/":               `no shards found: no objects under "deep/ee/"; found nearby: er/: not found`,
+		"none/such/":             `no shards found: no objects under "none/such/": not found`,
+		"shapes/part-0.parquet/": `no shards found: shapes/part-0.parquet is an object: use its prefix, "shapes/", and --match "part-0.parquet" to select only this object: not found`,
 	} {
 		_, err := Run(t.Context(), store, prefix, Options{})
 		if !errors.Is(err, objstore.ErrNotFound) || !strings.HasSuffix(err.Error(), want) {

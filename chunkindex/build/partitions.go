@@ -30,7 +30,7 @@ func (b *builder) refusePartitions() error {
 	}
 	first, other := shards[0].Key, shards[at].Key
 	return &format.ChoiceError{
-		Cause: fmt.Sprintf("objects %s and %s are in two partitions, whose columns are in the names of directories: samples would lack them, unless the files have them too", first, other),
+		Cause: fmt.Sprintf("objects %s and %s are in two partitions, with columns in the names of directories: samples have these columns only if the files contain them too", first, other),
 		Ways: []format.Way{
 			{
 				Command: fmt.Sprintf(`python3 -c "import glob, pyarrow.dataset as d; d.write_dataset(d.dataset(sorted(glob.glob('**/*%s', recursive=True)), format='%s', partitioning='hive'), 'DESTINATION', format='parquet', max_rows_per_group=10000)"`,

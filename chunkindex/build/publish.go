@@ -26,7 +26,7 @@ func probe(ctx context.Context, at Place) error {
 		if errors.Is(err, ErrReadOnly) {
 			return err
 		}
-		return fmt.Errorf("probe for conditional writes (--single-writer does without them): %w", err)
+		return fmt.Errorf("check that the store supports conditional writes (not required with --single-writer): %w", err)
 	}
 	obj, err := put("1", objstore.Condition{IfAbsent: true})
 	if err != nil {
@@ -36,7 +36,7 @@ func probe(ctx context.Context, at Place) error {
 	_, match := put("3", objstore.Condition{IfMatch: obj.ETag + "0"})
 	for _, err := range []error{absent, match} {
 		if err == nil {
-			return errors.New("the store ignores conditions on writes, so two index runs could overwrite each other: use --single-writer if no other will run")
+			return errors.New("the store ignores conditions on writes, so two index runs could overwrite each other: use --single-writer if only one index run writes here")
 		}
 		if !errors.Is(err, objstore.ErrChanged) {
 			return failed(err)
@@ -112,12 +112,12 @@ func (p *publisher) point(ctx context.Context, next layout.Pointer) error {
 	}
 	now, _, rerr := layout.ReadPointer(ctx, p.store, p.prefix, p.name)
 	if rerr != nil {
-		return fmt.Errorf("another index run published a generation meanwhile: %w", err)
+		return fmt.Errorf("another index run published a generation during this run: %w", err)
 	}
 	if now == next {
 		return nil // the other run found the same data, or the response to this run's first attempt was lost
 	}
-	return fmt.Errorf("another index run published generation %s meanwhile, ours is %s: run again to index the current objects: %w", now.Generation, next.Generation, err)
+	return fmt.Errorf("another index run published generation %s while this run made %s: run again to index the current objects: %w", now.Generation, next.Generation, err)
 }
 
 // noteOwner records that a generation is about to become current in the publisher's index. It runs

@@ -42,10 +42,10 @@ func TestProbe_JudgesEachWriteByItself(t *testing.T) {
 		"conditions hold":       {[3]error{nil, refused, refused}, nil, ""},
 		"ignores IfAbsent":      {[3]error{nil, nil, refused}, nil, "ignores conditions"},
 		"ignores IfMatch":       {[3]error{nil, refused, nil}, nil, "ignores conditions"},
-		"first write fails":     {[3]error{objstore.ErrUnavailable, refused, refused}, objstore.ErrUnavailable, "--single-writer does without them"},
-		"first write refused":   {[3]error{refused, refused, refused}, refused, "--single-writer does without them"},
-		"IfAbsent fails":        {[3]error{nil, objstore.ErrUnavailable, refused}, objstore.ErrUnavailable, "--single-writer does without them"},
-		"IfMatch fails":         {[3]error{nil, refused, objstore.ErrUnavailable}, objstore.ErrUnavailable, "--single-writer does without them"},
+		"first write fails":     {[3]error{objstore.ErrUnavailable, refused, refused}, objstore.ErrUnavailable, "not required with --single-writer"},
+		"first write refused":   {[3]error{refused, refused, refused}, refused, "not required with --single-writer"},
+		"IfAbsent fails":        {[3]error{nil, objstore.ErrUnavailable, refused}, objstore.ErrUnavailable, "not required with --single-writer"},
+		"IfMatch fails":         {[3]error{nil, refused, objstore.ErrUnavailable}, objstore.ErrUnavailable, "not required with --single-writer"},
 		"takes no writes":       {[3]error{objstore.ErrDenied, refused, refused}, ErrReadOnly, "is read-only"},
 		"takes no later writes": {[3]error{nil, refused, objstore.ErrDenied}, ErrReadOnly, "is read-only"},
 	} {
@@ -103,8 +103,8 @@ func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 			"written":          {nil, nil, nil, ""},
 			"fails":            {nil, objstore.ErrUnavailable, objstore.ErrUnavailable, "unavailable"},
 			"same":             {&next, objstore.ErrChanged, nil, ""},
-			"another":          {&other, objstore.ErrChanged, objstore.ErrChanged, "generation " + other.Generation + " meanwhile, ours is " + next.Generation + ": run again"},
-			"another, is gone": {nil, objstore.ErrChanged, objstore.ErrChanged, "another index run published a generation meanwhile"},
+			"another":          {&other, objstore.ErrChanged, objstore.ErrChanged, "generation " + other.Generation + " while this run made " + next.Generation + ": run again"},
+			"another, is gone": {nil, objstore.ErrChanged, objstore.ErrChanged, "another index run published a generation during this run"},
 		} {
 			store := memstore.New()
 			if answer.there != nil {

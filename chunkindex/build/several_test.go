@@ -80,11 +80,11 @@ func TestOpen_MissingIndexListsOthers(t *testing.T) {
 	}
 	refused("trian", nil, "no index here yet")
 	named(t, store, "train", "shard-0000[012]*")
-	refused("", []string{"train"}, "no default index here, but #train: append one to the address")
+	refused("", []string{"train"}, "there is no default index, only #train: append one of these names to the address")
 	named(t, store, "val", "shard-00003*")
-	refused("trian", []string{"train", "val"}, "no index #trian here, but #train, #val")
+	refused("trian", []string{"train", "val"}, "there is no index #trian, only #train, #val")
 	named(t, store, "", "")
-	refused("trian", []string{"", "train", "val"}, "no index #trian here, but the default one, #train, #val")
+	refused("trian", []string{"", "train", "val"}, "there is no index #trian, only the default one, #train, #val")
 	for _, name := range []string{"Train", "a/b", "a b", strings.Repeat("n", 65)} {
 		if _, err := build.Run(t.Context(), store, prefix, build.Options{Name: name}); err == nil || !strings.Contains(err.Error(), "lower-case letters") {
 			t.Errorf("name %q: got %v, want it refused", name, err)

@@ -49,10 +49,10 @@ func (e *SplitsError) Error() string {
 		all = append(all, s.Label())
 	}
 	if len(e.Splits) == 0 {
-		return fmt.Sprintf("no %s here: no object name, README.md, dataset_dict.json or .nv-meta/split.yaml defines splits: choose objects with --match", e.Wanted)
+		return fmt.Sprintf("%s not found: no object name, README.md, dataset_dict.json or .nv-meta/split.yaml defines splits: choose objects with --match", e.Wanted)
 	}
 	if e.Wanted != "" {
-		return fmt.Sprintf("no %s here, but %s", e.Wanted, strings.Join(all, ", "))
+		return fmt.Sprintf("%s not found: the dataset has %s", e.Wanted, strings.Join(all, ", "))
 	}
 	return "there are several splits: " + strings.Join(all, ", ") + ": choose one"
 }
@@ -285,7 +285,7 @@ func (l *listing) refuseRepository(ctx context.Context) error {
 	if err != nil || ref == nil {
 		return err
 	}
-	return fmt.Errorf("this is a repository of Hugging Face's cache, with every file as a blob and in each snapshot: index the snapshot, which is snapshots/%s below it", strings.TrimSpace(string(ref)))
+	return fmt.Errorf("this is a repository in the cache of Hugging Face, which has every file as a blob and again in each snapshot: index the snapshot, in the subdirectory snapshots/%s", strings.TrimSpace(string(ref)))
 }
 
 // chosen returns the rules that the options select.

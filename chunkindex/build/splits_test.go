@@ -171,7 +171,7 @@ func TestRun_ErrorsNameTheSplits(t *testing.T) {
 func TestRun_RejectsACacheRepository(t *testing.T) {
 	store := shards(t, "blobs/0123", "snapshots/0a1b/train-0.tar", "snapshots/2c3d/train-0.tar")
 	store.Set("refs/main", []byte("2c3d\n"))
-	if got := told(t, store, build.Options{}); !strings.Contains(got, "snapshots/2c3d below it") {
+	if got := told(t, store, build.Options{}); !strings.Contains(got, "the subdirectory snapshots/2c3d") {
 		t.Errorf("got %q, want the snapshot named", got)
 	}
 }

@@ -96,12 +96,12 @@ func (b *builder) nothing(ctx context.Context, l *listing) error {
 		among += fmt.Sprintf(", and %d links, such as %s, that lead out of the directory, to a directory or nowhere (--follow-links follows those that lead somewhere)", b.report.Links, b.report.Link)
 	}
 	if len(l.seen) == 0 && among == "" {
-		return fmt.Errorf("no shards here: %s: %w", b.empty(ctx), objstore.ErrNotFound)
+		return fmt.Errorf("no shards found: %s: %w", b.empty(ctx), objstore.ErrNotFound)
 	}
 	if len(l.seen) == 0 && b.unmatched != "" {
-		return fmt.Errorf("no shards here: 0 objects%s; the pattern leaves out %d, such as %s: %w", among, b.report.Unmatched, b.unmatched, objstore.ErrNotFound)
+		return fmt.Errorf("no shards found: 0 objects%s; the pattern excludes %d, such as %s: %w", among, b.report.Unmatched, b.unmatched, objstore.ErrNotFound)
 	}
-	return fmt.Errorf("no shards here: %d objects%s, none of them a shard; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
+	return fmt.Errorf("no shards found: %d objects%s, none of them a shard; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
 }
 
 // empty explains why a prefix is empty: it may name a single object, or be misspelled.
@@ -167,7 +167,7 @@ func (b *builder) checkHints() error {
 		}
 		instead := ""
 		if option == format.Fields {
-			instead = "; fields= in a request leaves parts out of its answer"
+			instead = "; to leave parts out of a response, use fields= in the request"
 		}
 		return fmt.Errorf("%s does not apply to %s shards: it is for %s (--format)%s", option, b.format.Name, strings.Join(of, " and "), instead)
 	}
@@ -180,7 +180,7 @@ func (b *builder) take(l *listing) error {
 	for _, s := range b.found.Shards {
 		n, ok := slices.BinarySearchFunc(l.seen[at:], s.Key, func(o format.Object, key string) int { return strings.Compare(o.Key, key) })
 		if !ok {
-			return fmt.Errorf("shard %.200q: not among the objects, or not in their order", s.Key)
+			return fmt.Errorf("shard %.200q: not one of the listed objects, or not in their order", s.Key)
 		}
 		at += n
 		o := l.objects[at]
@@ -195,7 +195,7 @@ func (b *builder) take(l *listing) error {
 		at++
 	}
 	if b.found.Overlap < 0 || b.found.Overlap >= format.MaxSample {
-		return errors.New("samples share more bytes than the longest sample may have")
+		return errors.New("samples share more bytes with each other than the limit for one sample")
 	}
 	b.report.Format = b.format.Name
 	return nil

@@ -36,7 +36,7 @@ func TestRun_RejectsSeveralFormats(t *testing.T) {
 	if _, err = Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "2 tar (*.tar), 1 jsonl (*.jsonl): choose one kind with --match") {
 		t.Errorf("lines too: got %v, want a refusal with counts", err)
 	}
-	if _, err = Run(t.Context(), store, "", Options{Format: "tar"}); err == nil || !strings.Contains(err.Error(), "object more.jsonl does not begin like a tar: exclude it with --match") {
+	if _, err = Run(t.Context(), store, "", Options{Format: "tar"}); err == nil || !strings.Contains(err.Error(), "object more.jsonl does not begin like a tar archive: restore it if it is damaged, or exclude it with --match") {
 		t.Errorf("tar named: got %v, want the object that is no tar", err)
 	}
 	if rep, err = Run(t.Context(), store, "", Options{Format: "tar", Match: "*.tar"}); err != nil || rep.Ignored != 0 {

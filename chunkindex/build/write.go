@@ -83,7 +83,7 @@ func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, erro
 		table += 12 + int64(len(s.key))
 	}
 	if w.head.Chunks > layout.MaxChunks || w.head.Shards > layout.MaxShards {
-		return nil, fmt.Errorf("%d chunks in %d shards exceed the limits: choose larger chunks", w.head.Chunks, w.head.Shards)
+		return nil, fmt.Errorf("%d chunks in %d shards exceed the limits of an index: choose a larger --chunk-size", w.head.Chunks, w.head.Shards)
 	}
 	w.head.Place(int64(len(metaJSON)), table)
 	for i := range w.out[:layout.SecDigests] {

@@ -145,24 +145,24 @@ func Of(key string) (c Codec, bare string) {
 // stored, up to its capacity.
 func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	if len(params) > 0 && !c.Described() {
-		return fmt.Errorf("decode %v: %d bytes of parameters, which it does not have", c, len(params))
+		return fmt.Errorf("decode %v: got %d bytes of parameters, but this codec has no parameters", c, len(params))
 	}
 	if skip < 0 || skip > MaxFrame {
-		return fmt.Errorf("decode %v: %d bytes to skip", c, skip)
+		return fmt.Errorf("decode %v: cannot skip %d bytes", c, skip)
 	}
 	if c&LineFeed != 0 {
 		if len(dst) == 0 {
-			return fmt.Errorf("decode %v: no room for the line feed", c)
+			return fmt.Errorf("decode %v: the chunk is too short for its line feed", c)
 		}
 		dst[len(dst)-1] = '\n'
 		return Decode(c&^LineFeed, params, stored, skip, dst[:len(dst)-1])
 	}
 	m := c.method()
 	if m == nil {
-		return fmt.Errorf("%v is unknown", c)
+		return fmt.Errorf("%v is not supported", c)
 	}
 	if (m.decode != nil || m.rows != nil) && skip != 0 {
-		return fmt.Errorf("decode %v: %d bytes to skip, but a chunk begins with a frame", c, skip)
+		return fmt.Errorf("decode %v: cannot skip %d bytes: a chunk of this codec begins with a frame", c, skip)
 	}
 	if err := m.fill(c, params, stored, skip, dst); err != nil {
 		return fmt.Errorf("decode %v: %w", c, err)

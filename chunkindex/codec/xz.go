@@ -300,5 +300,5 @@ func xzNumber(in io.ByteReader) (n uint64, err error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: a number", errXz)
+	return 0, fmt.Errorf("%w: an encoded number is malformed", errXz)
 }

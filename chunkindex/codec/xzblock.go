@@ -38,7 +38,7 @@ func parseXzHeader(b []byte) (xzHeader, error) {
 	}
 	id, err1 := xzNumber(in)
 	if err1 == nil && (id != lzma2ID || flags&3 != 0) {
-		return h, errors.New("it uses a filter other than LZMA2: recompress the object without --x86, --delta and the like")
+		return h, errors.New("it uses a filter other than LZMA2: recompress the object without options such as --x86 and --delta")
 	}
 	size, err2 := xzNumber(in)
 	bits, err3 := in.ReadByte()

@@ -18,7 +18,7 @@ const (
 
 // ErrRule reports a scanner that calls its Cursor or Sink out of order. This is a bug in the
 // scanner, not a fault of the shard.
-var ErrRule = errors.New("scanner breaks a rule")
+var ErrRule = errors.New("bug in the scanner of a format")
 
 // Cursor reads the decoded bytes of one shard sequentially, and passes each byte to a Sink: as a
 // gap or as data of a sample. It implements the common parts of all scanners: buffering, unexpected
@@ -172,7 +172,7 @@ func (c *Cursor) Keep(n int) { c.kept = n }
 // must begin immediately. Dataset.Overlap limits n.
 func (c *Cursor) Back(n int) error {
 	if c.open || n < 0 || n > min(c.next, c.kept) || int64(n) > c.back {
-		return c.breaks("%d bytes back", n)
+		return c.breaks("cannot go back by %d bytes", n)
 	}
 	c.next -= n
 	c.offset -= int64(n)
@@ -238,7 +238,7 @@ func (c *Cursor) LineFeed() { c.sample.LineFeed = true }
 // End ends the sample.
 func (c *Cursor) End() error {
 	if !c.open || c.promised > c.offset {
-		return c.breaks("sample ends, and %d more bytes were promised", c.promised-c.offset)
+		return c.breaks("sample ends %d bytes before the announced end", c.promised-c.offset)
 	}
 	err := c.out.End(&c.sample)
 	c.open, c.back, c.sample.Key, c.sample.Shared = false, c.offset-c.start, "", 0

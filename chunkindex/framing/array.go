@@ -43,7 +43,7 @@ func NewLayout(dtype DType, shape []uint64) (Layout, error) {
 		size *= n
 	}
 	if size == 0 || size > format.MaxSample {
-		return Layout{}, fmt.Errorf("a record of %d bytes: want 1 to %d", size, format.MaxSample)
+		return Layout{}, fmt.Errorf("a record has %d bytes: must be from 1 to %d", size, format.MaxSample)
 	}
 	return Layout{dtype: dtype, shape: append([]uint64{}, shape...), size: int64(size)}, nil
 }
@@ -81,7 +81,7 @@ func (l Layout) Constants(parts ...format.Field) json.RawMessage {
 func readArray(raw json.RawMessage) (format.Framing, error) {
 	f, err := parseArray(raw)
 	if err != nil {
-		return nil, fmt.Errorf("constants of an array: %w", err)
+		return nil, fmt.Errorf("description of an array: %w", err)
 	}
 	return f, nil
 }
@@ -94,7 +94,7 @@ func parseArray(raw json.RawMessage) (array, error) {
 		return array{}, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return array{}, errors.New("other data follows them")
+		return array{}, errors.New("more data follows it")
 	}
 	dtype, err := ParseDType(c.DType)
 	if err != nil {
@@ -120,7 +120,7 @@ func (array) ContentType() string { return "application/octet-stream" }
 func (f array) Frame(lengths []uint32) (before, after []byte, err error) {
 	for i, n := range lengths {
 		if int64(n) != f.size {
-			return nil, nil, fmt.Errorf("sample %d has %d bytes, not the %d of %v", i, n, f.size, f.Layout)
+			return nil, nil, fmt.Errorf("sample %d has %d bytes, but %[4]v requires %[3]d", i, n, f.size, f.Layout)
 		}
 	}
 	return nil, nil, nil
@@ -185,7 +185,7 @@ func (l Layout) checkParts(parts []format.Field) error {
 		}
 	}
 	if parts != nil && sum != uint64(l.size) {
-		return errors.New("parts are shorter than their record")
+		return errors.New("the parts do not cover their record")
 	}
 	return nil
 }

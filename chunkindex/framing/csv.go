@@ -37,10 +37,10 @@ func readCSV(constants json.RawMessage) (format.Framing, error) {
 		return nil, err
 	}
 	if f.Delimiter != string(Comma) && f.Delimiter != string(Tab) {
-		return nil, fmt.Errorf("delimiter %.10q", f.Delimiter)
+		return nil, fmt.Errorf("invalid delimiter %.10q", f.Delimiter)
 	}
 	if f.Width < 0 || f.Width > 0 && f.Header != "" {
-		return nil, fmt.Errorf("%d fields with the header %.10q", f.Width, f.Header)
+		return nil, fmt.Errorf("%d fields do not match the header %.10q", f.Width, f.Header)
 	}
 	if f.Header == "" {
 		return f, nil
@@ -48,7 +48,7 @@ func readCSV(constants json.RawMessage) (format.Framing, error) {
 	p := CSVParser{Delimiter: f.Delimiter[0]}
 	end, done, err := p.Next([]byte(f.Header), true)
 	if err == nil && (!done || end != len(f.Header) || !strings.HasSuffix(f.Header, "\n") || end > MaxHeader) {
-		err = errors.New("it is not one line")
+		err = errors.New("it is not a single line")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
@@ -103,10 +103,10 @@ const (
 )
 
 var (
-	errQuote  = errors.New("a quote inside a field that does not begin with one: quote the field, and double the quotes in it")
-	errBehind = errors.New("bytes after the quote that ends a field: double the quotes in a field that has quotes")
-	errReturn = errors.New("a carriage return in the middle, where some readers end a record: quote the field")
-	errOpen   = errors.New("the file ends in a field whose quote is not closed")
+	errQuote  = errors.New("a quote inside an unquoted field: quote the field, and double the quotes inside it")
+	errBehind = errors.New("bytes after the closing quote of a field: double each quote inside a field")
+	errReturn = errors.New("a carriage return inside an unquoted field, where some readers end the record: quote the field")
+	errOpen   = errors.New("the file ends inside a quoted field: the closing quote is missing")
 )
 
 // Next continues parsing a record. b holds all bytes read so far from the start of the record. Next

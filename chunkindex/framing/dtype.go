@@ -47,9 +47,9 @@ func parseDType(s string) (DType, error) {
 	parts := regexp.MustCompile(`^([<>|])([biufcSUVmM])([1-9][0-9]{0,9})(\[[0-9A-Za-z]{1,16}\])?$`).FindStringSubmatch(s)
 	switch {
 	case len(s) > 1 && s[1] == 'O':
-		return DType{}, fmt.Errorf("elements are Python objects, which have no size")
+		return DType{}, fmt.Errorf("elements are Python objects, which have no fixed size")
 	case parts == nil:
-		return DType{}, fmt.Errorf("want one as NumPy writes it, such as %q or %q", "uint16", "<u2")
+		return DType{}, fmt.Errorf("must be a type in NumPy's notation, such as %q or %q", "uint16", "<u2")
 	}
 	order, kind, unit := parts[1], parts[2], parts[4]
 	size, err := strconv.ParseUint(parts[3], 10, 40)

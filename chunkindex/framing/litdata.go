@@ -80,16 +80,16 @@ type LitDataConstants struct {
 // LitData chunk.
 func readLitData(raw json.RawMessage) (format.Framing, error) {
 	if raw == nil {
-		return nil, errors.New("litdata has no constants")
+		return nil, errors.New("litdata: description of the shards is missing")
 	}
 	var c LitDataConstants
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("litdata constants: %w", err)
+		return nil, fmt.Errorf("litdata: description of the shards: %w", err)
 	}
 	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.BlockSize < 0 {
-		return nil, fmt.Errorf("litdata constants: %d leaves, blocks of %d", len(c.DataFormat), c.BlockSize)
+		return nil, fmt.Errorf("litdata: description of the shards: %d leaves, blocks of %d", len(c.DataFormat), c.BlockSize)
 	}
 	return litdataFraming{c.types()}, nil
 }

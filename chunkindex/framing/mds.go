@@ -26,15 +26,15 @@ func readMDS(constants json.RawMessage) (format.Framing, error) {
 func parseMDS(constants json.RawMessage) (MDSColumns, error) {
 	var c MDSColumns
 	if constants == nil {
-		return c, errors.New("mds has no constants")
+		return c, errors.New("mds: description of the columns is missing")
 	}
 	d := json.NewDecoder(bytes.NewReader(constants))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return c, fmt.Errorf("mds constants: %w", err)
+		return c, fmt.Errorf("mds: description of the columns: %w", err)
 	}
 	if err := c.Check(); err != nil {
-		return c, fmt.Errorf("mds constants: %w", err)
+		return c, fmt.Errorf("mds: description of the columns: %w", err)
 	}
 	return c, nil
 }

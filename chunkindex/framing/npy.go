@@ -98,7 +98,7 @@ func parseLiteral(s string) (NPY, error) {
 		key := l.text()
 		l.want(":")
 		if seen[key] {
-			return NPY{}, fmt.Errorf("says %s twice", key)
+			return NPY{}, fmt.Errorf("has the entry %s twice", key)
 		}
 		seen[key] = true
 		switch key {
@@ -112,14 +112,14 @@ func parseLiteral(s string) (NPY, error) {
 			l.fail("entry %.40q is unknown", key)
 		}
 		if !l.take(",") && !strings.HasPrefix(l.rest, "}") {
-			l.fail("entries are not parted by commas")
+			l.fail("entries are not separated by commas")
 		}
 	}
 	if l.rest != "" {
 		l.fail("%.40q follows the dictionary", l.rest)
 	}
 	if len(seen) != 3 {
-		l.fail("want descr, fortran_order and shape")
+		l.fail("must have descr, fortran_order and shape")
 	}
 	return a, l.err
 }
@@ -160,7 +160,7 @@ func (l *literal) text() string {
 		}
 		s, rest, ok := strings.Cut(inside, quote)
 		if !ok || strings.ContainsAny(s, "\\\n") {
-			l.fail("string does not end, or holds an escape")
+			l.fail("a string has no end, or contains an escape")
 			return ""
 		}
 		l.rest = strings.TrimLeft(rest, " ")
@@ -172,7 +172,7 @@ func (l *literal) text() string {
 
 func (l *literal) dtype() DType {
 	if strings.HasPrefix(l.rest, "[") {
-		l.fail("elements are structures of named fields: only plain ones are supported")
+		l.fail("elements are structures of named fields, which are not supported: save each field as a plain array")
 		return DType{}
 	}
 	s := l.text()
@@ -190,7 +190,7 @@ func (l *literal) cOrder() {
 	switch {
 	case l.take("False"):
 	case l.take("True"):
-		l.fail("array is in Fortran's order, in which a sample is not one range of bytes: save numpy.ascontiguousarray(a)")
+		l.fail("array is in Fortran order, so a sample is not one range of bytes: save numpy.ascontiguousarray(a)")
 	default:
 		l.fail("fortran_order is neither True nor False")
 	}

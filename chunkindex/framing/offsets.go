@@ -17,7 +17,7 @@ func OffsetTable(header []byte, lengths []uint32) ([]byte, error) {
 		at += uint64(n)
 	}
 	if at > math.MaxUint32 {
-		return nil, fmt.Errorf("%d samples make a shard of %d bytes, longer than the largest offset, %d: use a smaller batch", len(lengths), at, uint32(math.MaxUint32))
+		return nil, fmt.Errorf("the %d samples of the batch make a shard of %d bytes, more than the format's limit of %d: use a smaller batch", len(lengths), at, uint32(math.MaxUint32))
 	}
 	return append(binary.LittleEndian.AppendUint32(b, uint32(at)), header...), nil
 }

@@ -146,18 +146,18 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 		err, kind error
 		want      string
 	}{
-		{addTo(l, other), ErrConflict, fmt.Sprintf("report of batch 1 of epoch 3: position 10: loss %v is on record, not %v: another loss was reported for this position", stored, stored+1.5)},
-		{addTo(reader, report(losses, 0, 8)), ErrReadOnly, "the bucket is read-only: the report is lost unless it is sent again: the store was opened for reading only"},
-		{&ReadOnlyError{Kept: true}, ErrReadOnly, "the bucket is read-only: the report is kept in the local log"},
-		{&ReadOnlyError{Kept: true, Err: errFull}, errFull, "the bucket is read-only: the report is kept in the local log: the local log is full"},
+		{addTo(l, other), ErrConflict, fmt.Sprintf("report of batch 1 of epoch 3: position 10: the stored loss is %v, the reported loss %v: a different loss was already reported for this position", stored, stored+1.5)},
+		{addTo(reader, report(losses, 0, 8)), ErrReadOnly, "the bucket is read-only: the report is lost unless you send it again: the store was opened for reading only"},
+		{&ReadOnlyError{Kept: true}, ErrReadOnly, "the bucket is read-only: the report is stored in the local log"},
+		{&ReadOnlyError{Kept: true, Err: errFull}, errFull, "the bucket is read-only: the report is stored in the local log: the local log is full"},
 		{frozenOf(reader, func(*FreezeRequest) {}), ErrReadOnly, "freeze the weights of epoch 3: the bucket is read-only: the store was opened for reading only"},
 		{frozenOf(l, func(q *FreezeRequest) { q.Epoch = 9 }), ErrNoReports, "freeze the weights of epoch 9: no losses were reported"},
-		{frozenOf(l, func(q *FreezeRequest) { q.HotShare = math.NaN() }), ErrInvalid, "freeze the weights of epoch 3: invalid: hot share NaN, want 0 to 1"},
+		{frozenOf(l, func(q *FreezeRequest) { q.HotShare = math.NaN() }), ErrInvalid, "freeze the weights of epoch 3: invalid: hot share NaN: must be from 0 to 1"},
 		{opened("short", testFirst()), ErrNoSnapshot, "importance short: no such snapshot"},
 		{opened(testGeneration(), []uint64{0}), ErrInvalid, "importance 111111111111: invalid: no samples"},
 		{made(Config{}), isIn, "importance log: no store"},
 		{made(Config{Reader: store, Prefix: "data"}), isIn, `importance log: prefix "data" does not end in a slash`},
-		{ErrTooMany, ErrTooMany, "64 epochs of this plan have reports that were never frozen: freeze the needed ones, and remove the others with millrace gc --reports-older"},
+		{ErrTooMany, ErrTooMany, "64 epochs of this plan have reports that were never frozen: freeze the epochs that you need, and remove the reports of the others with millrace gc --reports-older"},
 	} {
 		if c.err == nil || c.kind != isIn && !errors.Is(c.err, c.kind) || c.err.Error() != c.want {
 			t.Errorf("got %v, want %s", c.err, c.want)

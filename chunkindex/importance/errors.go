@@ -7,10 +7,10 @@ import (
 
 // Errors of this package. Errors of the store remain those of package objstore.
 var (
-	ErrInvalid    = errors.New("invalid")                                     // the report or request is invalid for any bucket
-	ErrConflict   = errors.New("another loss was reported for this position") // see ConflictError
-	ErrReadOnly   = errors.New("the bucket is read-only")                     // see ReadOnlyError
-	ErrTooMany    = fmt.Errorf("%d epochs of this plan have reports that were never frozen: freeze the needed ones, and remove the others with millrace gc --reports-older", maxOpen)
+	ErrInvalid    = errors.New("invalid")                                                 // the report or request is invalid for any bucket
+	ErrConflict   = errors.New("a different loss was already reported for this position") // see ConflictError
+	ErrReadOnly   = errors.New("the bucket is read-only")                                 // see ReadOnlyError
+	ErrTooMany    = fmt.Errorf("%d epochs of this plan have reports that were never frozen: freeze the epochs that you need, and remove the reports of the others with millrace gc --reports-older", maxOpen)
 	ErrNoReports  = errors.New("no losses were reported") // the plan and epoch have no reports
 	ErrNoSnapshot = errors.New("no such snapshot")
 	ErrGeneration = errors.New("the snapshot belongs to another generation of the dataset")
@@ -25,7 +25,7 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("position %d: loss %v is on record, not %v: %v", e.Position, e.Stored, e.Reported, ErrConflict)
+	return fmt.Sprintf("position %d: the stored loss is %v, the reported loss %v: %v", e.Position, e.Stored, e.Reported, ErrConflict)
 }
 
 // Is reports whether target is ErrConflict.
@@ -39,9 +39,9 @@ type ReadOnlyError struct {
 }
 
 func (e *ReadOnlyError) Error() string {
-	text := ErrReadOnly.Error() + ": the report is lost unless it is sent again"
+	text := ErrReadOnly.Error() + ": the report is lost unless you send it again"
 	if e.Kept {
-		text = ErrReadOnly.Error() + ": the report is kept in the local log"
+		text = ErrReadOnly.Error() + ": the report is stored in the local log"
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()

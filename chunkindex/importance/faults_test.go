@@ -167,7 +167,7 @@ func TestFreeze_RejectsExistingObjects(t *testing.T) {
 	for _, b := range [][]byte{whole[:len(whole)-1], append(bytes.Clone(whole), 0)} {
 		store.Set(key, b)
 		_, err := l.Freeze(t.Context(), request())
-		want := fmt.Sprintf("%s: corrupt: %d bytes, want %d (remove the object, and freeze again)", key, len(b), len(whole))
+		want := fmt.Sprintf("%s: corrupt: it has %d bytes instead of %d (remove the object, and freeze again)", key, len(b), len(whole))
 		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -352,9 +352,9 @@ func TestDecodeReport_Refuses(t *testing.T) {
 		{half(40, maxPlan+1), "corrupt: counts do not fit its"},
 		{half(44, 1), "corrupt: counts do not fit its"},
 		{half(reportHeader+plan+4, 0), "corrupt: positions do not ascend"},
-		{reseal(loss), "corrupt: position 8: negative zero"},
-		{half(reportHeader+plan+12, 8), "corrupt: report of batch 1 of epoch 3: invalid: position 16 is none of global batch 1"},
-		{half(32, 0), "corrupt: report of batch 1 of epoch 3: invalid: global batch of 0 positions"},
+		{reseal(loss), "corrupt: position 8: its loss is negative zero"},
+		{half(reportHeader+plan+12, 8), "corrupt: report of batch 1 of epoch 3: invalid: position 16 is not in global batch 1"},
+		{half(32, 0), "corrupt: report of batch 1 of epoch 3: invalid: global batch has 0 positions"},
 	} {
 		if _, err := decodeReport(c.b); !errors.Is(err, ErrCorrupt) || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
@@ -409,8 +409,8 @@ func TestStored_ReportsFaults(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{snapshot[:snapshotHeader-1], fmt.Sprintf("corrupt: %d bytes are no snapshot", snapshotHeader-1)},
-		{snapshot[:snapshotHeader], "corrupt: it ends within its plan"},
+		{snapshot[:snapshotHeader-1], fmt.Sprintf("corrupt: invalid size of a snapshot: %d bytes", snapshotHeader-1)},
+		{snapshot[:snapshotHeader], "corrupt: it is truncated in its plan"},
 		{snapshot[:snapshotHeader+len(testPlan)], ""},
 		{other, "corrupt: not a snapshot"},
 	} {
@@ -444,10 +444,10 @@ func TestStored_ReportsFaults(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{whole[:reportHeader-1], "corrupt: 47 bytes are no report"},
-		{whole[:reportHeader], "is a report of another plan"},
-		{planned, "is a report of another plan"},
-		{long, "is a report of another plan"},
+		{whole[:reportHeader-1], "corrupt: invalid size of a report: 47 bytes"},
+		{whole[:reportHeader], "contains a report of another plan"},
+		{planned, "contains a report of another plan"},
+		{long, "contains a report of another plan"},
 	} {
 		store.Set(key, c.b)
 		_, reports, err := l.Stored(t.Context())
@@ -486,7 +486,7 @@ func TestSnapshot_RefusesChunksThatItHasNot(t *testing.T) {
 	digest := freeze(t, l, request()).Digest
 	s := open(t, l, digest)
 	for _, chunk := range []int{-1, 6} {
-		want := fmt.Sprintf("importance %.12s: chunk %d of 6", digest, chunk)
+		want := fmt.Sprintf("importance %.12s: no chunk %d: there are 6 chunks", digest, chunk)
 		_, err := s.Weights(t.Context(), chunk)
 		_, hot := s.Hot(t.Context(), chunk)
 		if err == nil || hot == nil || err.Error() != want || hot.Error() != want {

@@ -50,16 +50,16 @@ func (q *FreezeRequest) check() error {
 		faults = append(faults, err)
 	}
 	if !isDigest(q.Generation) {
-		fault("generation %q is not 64 hexadecimal digits", q.Generation)
+		fault("generation %q: must be 64 hexadecimal digits", q.Generation)
 	}
 	if q.BatchSize == 0 || q.BatchSize > MaxBatch {
-		fault("batch size %d, want 1 to %d", q.BatchSize, MaxBatch)
+		fault("batch size %d: must be from 1 to %d", q.BatchSize, MaxBatch)
 	}
 	if !(q.HotShare >= 0 && q.HotShare <= 1) {
-		fault("hot share %v, want 0 to 1", q.HotShare)
+		fault("hot share %v: must be from 0 to 1", q.HotShare)
 	}
 	if q.Repeat > maxRepeat {
-		fault("repetition %d, want at most %d", q.Repeat, maxRepeat)
+		fault("repetition %d: must be at most %d", q.Repeat, maxRepeat)
 	}
 	if err := checkFirst(q.First); err != nil {
 		faults = append(faults, err)

@@ -216,8 +216,8 @@ func TestFreezeRefuses(t *testing.T) {
 	}{
 		"another plan":    {func(q *FreezeRequest) { q.Plan += "x" }, ErrNoReports, ""},
 		"another epoch":   {func(q *FreezeRequest) { q.Epoch++ }, ErrNoReports, ""},
-		"batch size":      {func(q *FreezeRequest) { q.BatchSize = 4 }, ErrCorrupt, "the plan's batches have 4"},
-		"nothing":         {func(q *FreezeRequest) { *q = FreezeRequest{} }, ErrInvalid, "no plan\ngeneration \"\" is not 64 hexadecimal digits\nbatch size 0, want 1 to 1048576\nno samples"},
+		"batch size":      {func(q *FreezeRequest) { q.BatchSize = 4 }, ErrCorrupt, "the batches of the plan have 4"},
+		"nothing":         {func(q *FreezeRequest) { *q = FreezeRequest{} }, ErrInvalid, "no plan\ngeneration \"\": must be 64 hexadecimal digits\nbatch size 0: must be from 1 to 1048576\nno samples"},
 		"large batch":     {func(q *FreezeRequest) { q.BatchSize = MaxBatch + 1 }, ErrInvalid, "batch size 1048577"},
 		"hot share":       {func(q *FreezeRequest) { q.HotShare = 1.01 }, ErrInvalid, "hot share 1.01"},
 		"negative share":  {func(q *FreezeRequest) { q.HotShare = -.1 }, ErrInvalid, "hot share -0.1"},
@@ -226,7 +226,7 @@ func TestFreezeRefuses(t *testing.T) {
 		"other chunks":    {func(q *FreezeRequest) { q.Base, q.First = base, []uint64{0, 43} }, ErrInvalid, "base snapshot"},
 		"base generation": {func(q *FreezeRequest) { q.Base, q.Generation = base, strings.Repeat("22", 32) }, ErrGeneration, ""},
 		"resolve fails":   {func(q *FreezeRequest) { q.Resolve = resolved(nil, sorry) }, sorry, "samples at positions 0 to 42"},
-		"too few samples": {func(q *FreezeRequest) { q.Resolve = resolved([]uint64{1}, nil) }, nil, "1 samples at 43 positions"},
+		"too few samples": {func(q *FreezeRequest) { q.Resolve = resolved([]uint64{1}, nil) }, nil, "the plan returned 1 samples for 43 positions"},
 		"sample too high": {func(q *FreezeRequest) { q.Resolve = resolved(slices.Repeat([]uint64{43}, 43), nil) }, nil, "sample 43 at position 0"},
 	} {
 		t.Run(name, func(t *testing.T) {

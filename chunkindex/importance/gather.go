@@ -120,11 +120,11 @@ func (g *gatherer) fold(ctx context.Context) error {
 		return fmt.Errorf("samples at positions %d to %d: %w", positions[0], positions[len(positions)-1], err)
 	}
 	if len(samples) != len(positions) {
-		return fmt.Errorf("%d samples at %d positions", len(samples), len(positions))
+		return fmt.Errorf("the plan returned %d samples for %d positions", len(samples), len(positions))
 	}
 	for i, s := range samples {
 		if s >= uint64(len(g.weights)) {
-			return fmt.Errorf("sample %d at position %d: the dataset has %d", s, positions[i], len(g.weights))
+			return fmt.Errorf("sample %d at position %d does not exist: the dataset has %d samples", s, positions[i], len(g.weights))
 		}
 		g.weights[s] = weights[i]
 	}
@@ -137,7 +137,7 @@ func (g *gatherer) check(reports []*Report) error {
 	for _, r := range reports {
 		if r.Count > size || r.First/size != r.Batch || r.First%size != 0 || r.Count != reports[0].Count {
 			return fmt.Errorf("batch %d: %w", r.Batch,
-				corrupt("a report says %d positions from %d on, the plan's batches have %d", r.Count, r.First, size))
+				corrupt("a report has %d positions from %d on, but the batches of the plan have %d", r.Count, r.First, size))
 		}
 	}
 	return nil

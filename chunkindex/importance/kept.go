@@ -91,7 +91,7 @@ func (j *journal) load(dir, location string) error {
 	case string(head[6:8]) != keptMagic[6:]:
 		return fmt.Errorf("version %q: %w", head[6:8], ErrVersion)
 	case string(head) != string(want):
-		return fmt.Errorf("it is of another dataset than %s, or damaged", location)
+		return fmt.Errorf("it belongs to another dataset than %s, or is damaged", location)
 	}
 	_, err = j.each(keptHeader, info.Size(), func(_ *Report, digest [sha256.Size]byte, end int64) error {
 		j.seen[digest], j.size = true, end
@@ -193,7 +193,7 @@ func (j *journal) append(report []byte) error {
 		return nil
 	}
 	if j.size+recordHeader+int64(len(report)) > j.max {
-		return fmt.Errorf("%w: %d bytes, at most %d are kept", errFull, j.size, j.max)
+		return fmt.Errorf("%w: it has %d bytes, and the limit is %d", errFull, j.size, j.max)
 	}
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, recordHeader+len(report)), uint32(len(report)))
 	crc := crc32.Update(crc32.Checksum(b, castagnoli()), castagnoli(), report)

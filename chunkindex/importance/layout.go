@@ -94,13 +94,13 @@ func decodeHead(b []byte) (*head, error) {
 	}
 	switch {
 	case h.samples == 0 || h.samples > maxSamples || h.chunks == 0 || h.chunks > maxChunks:
-		return nil, corrupt("header: %d samples in %d chunks", h.samples, h.chunks)
+		return nil, corrupt("header: invalid numbers: %d samples in %d chunks", h.samples, h.chunks)
 	case h.batchSize == 0 || h.batchSize > MaxBatch || h.plan == 0 || h.plan > maxPlan:
-		return nil, corrupt("header: batches of %d, plan of %d bytes", h.batchSize, h.plan)
+		return nil, corrupt("header: invalid numbers: batches of %d, plan of %d bytes", h.batchSize, h.plan)
 	case h.repeat == 0 || h.repeat > maxRepeat || h.hotShare > millionth || h.hot != hotSamples(h.samples, h.hotShare):
-		return nil, corrupt("header: %d hot samples, %d times", h.hot, h.repeat)
+		return nil, corrupt("header: invalid numbers: %d hot samples, repeated %d times", h.hot, h.repeat)
 	case h.positions == 0 || h.conflicts > h.positions || half(164) != 0 || half(168) != 0 || h.order == 0:
-		return nil, corrupt("header: counts")
+		return nil, corrupt("header: its counts do not agree")
 	}
 	return h, nil
 }
@@ -125,14 +125,14 @@ func blockSize(n uint64) int64 { return int64(4*n + (n+7)/8) }
 // first contains the prefix sums of the dataset's chunk sample counts.
 func (h *head) fits(first []uint64, size int64) error {
 	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
-		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
+		return corrupt("it has %d samples in %d chunks, but the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
 	}
 	end := h.blocks()
 	for i := range h.chunks {
 		end += blockSize(first[i+1] - first[i])
 	}
 	if end != size {
-		return corrupt("%d bytes, want %d", size, end)
+		return corrupt("it has %d bytes instead of %d", size, end)
 	}
 	return nil
 }
@@ -204,13 +204,13 @@ func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 	}
 	c := &block{weights: make([]uint32, n), hot: b[4*n:]}
 	if n%8 != 0 && c.hot[n/8]>>(n%8) != 0 {
-		return nil, corrupt("hot bits beyond its samples")
+		return nil, corrupt("a chunk has hot bits beyond its last sample")
 	}
 	low, high := Weight(0), Weight(MaxBatch)
 	for i := range c.weights {
 		w := binary.LittleEndian.Uint32(b[4*i:])
 		if w < low || w > high {
-			return nil, corrupt("sample %d of the chunk: no rank has weight %d", i, w)
+			return nil, corrupt("sample %d of the chunk has weight %d, which no rank has", i, w)
 		}
 		c.weights[i] = w
 	}
@@ -219,7 +219,7 @@ func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 		total += uint64(h.repeated(w, c.hot.Has(uint64(i))))
 	}
 	if total != e.total {
-		return nil, corrupt("weights sum to %d, want %d", total, e.total)
+		return nil, corrupt("weights sum to %d instead of %d", total, e.total)
 	}
 	return c, nil
 }

@@ -133,7 +133,7 @@ func planOfDir(dir string) string { return strings.Split(dir, "/")[1] }
 func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
 	b := make([]byte, snapshotHeader)
 	if s.Size < snapshotHeader {
-		s.Fault = corrupt("%d bytes are no snapshot", s.Size)
+		s.Fault = corrupt("invalid size of a snapshot: %d bytes", s.Size)
 		return
 	}
 	if s.Fault = l.cfg.Reader.ReadRange(ctx, s.Ref(), 0, b); s.Fault != nil {
@@ -141,7 +141,7 @@ func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
 	}
 	h, err := decodeHead(b)
 	if err == nil && s.Size < h.tableOffset() {
-		err = corrupt("it ends within its plan")
+		err = corrupt("it is truncated in its plan")
 	}
 	if err != nil {
 		s.Fault = err
@@ -157,7 +157,7 @@ func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
 // planOf reads the plan from a report, and checks it against the hash in the report's key.
 func (l *Log) planOf(ctx context.Context, o objstore.Object, hash string) (string, error) {
 	if o.Size < reportHeader {
-		return "", corrupt("%d bytes are no report", o.Size)
+		return "", corrupt("invalid size of a report: %d bytes", o.Size)
 	}
 	b := make([]byte, min(o.Size, reportHeader+maxPlan))
 	if err := l.cfg.Reader.ReadRange(ctx, o.Ref(), 0, b); err != nil {
@@ -165,7 +165,7 @@ func (l *Log) planOf(ctx context.Context, o objstore.Object, hash string) (strin
 	}
 	n := int64(binary.LittleEndian.Uint32(b[40:]))
 	if n > int64(len(b))-reportHeader || planHash(string(b[reportHeader:reportHeader+n])) != hash {
-		return "", corrupt("%s is a report of another plan", o.Key)
+		return "", corrupt("%s contains a report of another plan", o.Key)
 	}
 	return string(b[reportHeader : reportHeader+n]), nil
 }

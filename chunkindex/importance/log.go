@@ -145,7 +145,7 @@ func parseName(s string) (name, error) {
 		}
 	}
 	if n.String() != s || n.first > n.last || n.last >= MaxBatch || !isDigest(n.hash) {
-		return name{}, corrupt("not the name of a report")
+		return name{}, corrupt("the key is not the name of a report")
 	}
 	return n, nil
 }
@@ -238,7 +238,7 @@ func (l *Log) compare(ctx context.Context, r *Report) (known bool, err error) {
 // returns a *ConflictError for the first position with a different loss.
 func (r *Report) against(stored *Report) (same []uint64, err error) {
 	if stored.First != r.First || stored.Count != r.Count {
-		return nil, fmt.Errorf("%w: global batch %d of %d positions from %d on; reports on record say %d from %d on",
+		return nil, fmt.Errorf("%w: global batch %d has %d positions from %d on; stored reports of it have %d from %d on",
 			ErrInvalid, r.Batch, r.Count, r.First, stored.Count, stored.First)
 	}
 	for i, j := 0, 0; i < len(r.Positions) && j < len(stored.Positions); {
@@ -272,7 +272,7 @@ func (l *Log) readObject(ctx context.Context, obj objstore.Object, plan string, 
 		return nil, err
 	}
 	if obj.Size < reportHeader || obj.Size > maxReport {
-		return nil, corrupt("%d bytes are no report", obj.Size)
+		return nil, corrupt("invalid size of a report: %d bytes", obj.Size)
 	}
 	b := make([]byte, obj.Size)
 	if err := l.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
@@ -283,7 +283,7 @@ func (l *Log) readObject(ctx context.Context, obj objstore.Object, plan string, 
 		return nil, err
 	}
 	if r.Plan != plan || r.Epoch != epoch || r.name() != n {
-		return nil, corrupt("it is a report of batch %d of epoch %d of another plan, or of other positions than its name says", r.Batch, r.Epoch)
+		return nil, corrupt("it contains a report of batch %d of epoch %d, but of another plan, or of other positions than its name indicates", r.Batch, r.Epoch)
 	}
 	return r, nil
 }

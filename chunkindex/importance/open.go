@@ -78,7 +78,7 @@ type snapshotIdentity struct {
 // check compares a header with the identity.
 func (w snapshotIdentity) check(h *head, size int64) error {
 	if h.generation != w.generation {
-		return fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, h.generation)
+		return fmt.Errorf("%w: the snapshot belongs to generation %.12s", ErrGeneration, h.generation)
 	}
 	return h.fits(w.first, size)
 }
@@ -86,7 +86,7 @@ func (w snapshotIdentity) check(h *head, size int64) error {
 // checkObject checks the header of an object before downloading it.
 func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want snapshotIdentity) error {
 	if obj.Size < snapshotHeader {
-		return corrupt("%d bytes are no snapshot", obj.Size)
+		return corrupt("invalid size of a snapshot: %d bytes", obj.Size)
 	}
 	b := make([]byte, snapshotHeader)
 	if err := l.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
@@ -225,7 +225,7 @@ type file interface {
 // parseContent validates everything in a file except its digest.
 func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity) (*Snapshot, error) {
 	if size < snapshotHeader {
-		return nil, corrupt("%d bytes are no snapshot", size)
+		return nil, corrupt("invalid size of a snapshot: %d bytes", size)
 	}
 	b := make([]byte, snapshotHeader)
 	if _, err := f.ReadAt(b, 0); err != nil {
@@ -268,7 +268,7 @@ func (s *Snapshot) readTables() error {
 		row := table[chunkRecord*i:]
 		n := uint64(binary.LittleEndian.Uint32(row[8:]))
 		if n != s.first[i+1]-s.first[i] {
-			return corrupt("chunk %d has %d samples, want %d", i, n, s.first[i+1]-s.first[i])
+			return corrupt("chunk %d has %d samples instead of %d", i, n, s.first[i+1]-s.first[i])
 		}
 		s.totals[i], s.crcs[i] = binary.LittleEndian.Uint64(row), binary.LittleEndian.Uint32(row[12:])
 		s.offsets[i+1] = s.offsets[i] + blockSize(n)
@@ -301,7 +301,7 @@ func (s *Snapshot) readBlocks(ctx context.Context) error {
 		total += s.totals[i]
 	}
 	if total != h.total || hot != h.hot || hot > 0 && coldest < hottest {
-		return corrupt("%d hot samples and a weight of %d in sum, the header says %d and %d", hot, total, h.hot, h.total)
+		return corrupt("%d hot samples and a total weight of %d, but the header has %d and %d", hot, total, h.hot, h.total)
 	}
 	s.coverage, s.effective = stats.Coverage(), stats.EffectiveSamples()
 	return nil

@@ -43,9 +43,9 @@ func (r *Report) Check() error {
 	}
 	switch {
 	case r.Count == 0 || r.Count > MaxBatch:
-		fault("global batch of %d positions, want 1 to %d", r.Count, MaxBatch)
+		fault("global batch has %d positions: must be from 1 to %d", r.Count, MaxBatch)
 	case r.First > math.MaxInt64-r.Count:
-		fault("global batch at position %d, beyond all epochs", r.First)
+		fault("global batch begins at position %d, which is beyond every epoch", r.First)
 	case r.Batch == 0 && r.First != 0 || r.Batch > 0 && (r.First%r.Batch != 0 || r.First/r.Batch < r.Count):
 		fault("global batch %d cannot hold the %d positions from %d on", r.Batch, r.Count, r.First)
 	}
@@ -74,7 +74,7 @@ func (r *Report) checkPositions() []error {
 	}
 	for i, p := range r.Positions {
 		if p < r.First || p-r.First >= r.Count {
-			fault("position %d is none of global batch %d, which has those from %d to %d", p, r.Batch, r.First, r.First+r.Count-1)
+			fault("position %d is not in global batch %d, which has positions %d to %d", p, r.Batch, r.First, r.First+r.Count-1)
 		}
 		if i < len(r.Losses) && (math.IsNaN(r.Losses[i]) || math.IsInf(r.Losses[i], 0)) {
 			fault("position %d: loss %v is not finite", p, r.Losses[i])
@@ -115,7 +115,7 @@ func checkPlan(plan string) error {
 	case plan == "":
 		return errors.New("no plan")
 	case len(plan) > maxPlan:
-		return fmt.Errorf("plan of %d bytes, at most %d are taken", len(plan), maxPlan)
+		return fmt.Errorf("plan has %d bytes: must be at most %d", len(plan), maxPlan)
 	case !utf8.ValidString(plan):
 		return errors.New("plan is not UTF-8")
 	}
@@ -200,7 +200,7 @@ func decodeReport(b []byte) (*Report, error) {
 			return nil, corrupt("positions do not ascend")
 		}
 		if r.Losses[i] == 0 && math.Signbit(r.Losses[i]) {
-			return nil, corrupt("position %d: negative zero", r.Positions[i])
+			return nil, corrupt("position %d: its loss is negative zero", r.Positions[i])
 		}
 	}
 	if err := r.Check(); err != nil {

@@ -18,18 +18,18 @@ func TestReportIsRefusedWithAllItsFaults(t *testing.T) {
 		change func(r *Report)
 		want   []string
 	}{
-		"nothing":         {func(r *Report) { *r = Report{} }, []string{"no plan", "of 0 positions", "no positions"}},
+		"nothing":         {func(r *Report) { *r = Report{} }, []string{"no plan", "has 0 positions", "no positions"}},
 		"not finite":      {func(r *Report) { r.Losses[0], r.Losses[1], r.Losses[3] = math.NaN(), math.Inf(1), math.Inf(-1) }, []string{"position 8: loss NaN", "position 9: loss +Inf", "position 11: loss -Inf"}},
 		"twice":           {func(r *Report) { r.Positions[2] = 8 }, []string{"position 8 is given more than once"}},
-		"another batch":   {func(r *Report) { r.Positions[0], r.Positions[1] = 7, 16 }, []string{"position 7 is none of global batch 1", "position 16"}},
+		"another batch":   {func(r *Report) { r.Positions[0], r.Positions[1] = 7, 16 }, []string{"position 7 is not in global batch 1", "position 16"}},
 		"lengths":         {func(r *Report) { r.Losses = r.Losses[:3] }, []string{"4 positions, but 3 losses"}},
 		"empty":           {func(r *Report) { r.Positions, r.Losses = nil, nil }, []string{"no positions"}},
-		"large":           {func(r *Report) { r.Count = MaxBatch + 1 }, []string{"global batch of 1048577 positions"}},
+		"large":           {func(r *Report) { r.Count = MaxBatch + 1 }, []string{"global batch has 1048577 positions"}},
 		"wrong beginning": {func(r *Report) { r.Batch = 3 }, []string{"global batch 3 cannot hold"}},
 		"overlapping":     {func(r *Report) { r.Batch = 2 }, []string{"global batch 2 cannot hold"}},
 		"first batch":     {func(r *Report) { r.Batch = 0 }, []string{"global batch 0 cannot hold"}},
-		"far away":        {func(r *Report) { r.First, r.Batch = math.MaxInt64, 1 }, []string{"beyond all epochs"}},
-		"long plan":       {func(r *Report) { r.Plan = strings.Repeat("x", maxPlan+1) }, []string{"plan of 4097 bytes"}},
+		"far away":        {func(r *Report) { r.First, r.Batch = math.MaxInt64, 1 }, []string{"beyond every epoch"}},
+		"long plan":       {func(r *Report) { r.Plan = strings.Repeat("x", maxPlan+1) }, []string{"plan has 4097 bytes"}},
 		"no text":         {func(r *Report) { r.Plan = "\xff" }, []string{"plan is not UTF-8"}},
 		"many faults": {func(r *Report) {
 			r.Positions, r.Losses = make([]uint64, 20), make([]float64, 20)

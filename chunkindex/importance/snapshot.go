@@ -96,7 +96,7 @@ func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
 		return b, nil
 	}
 	if chunk < 0 || chunk >= len(s.totals) {
-		return nil, fmt.Errorf("importance %.12s: chunk %d of %d", s.digest, chunk, len(s.totals))
+		return nil, fmt.Errorf("importance %.12s: no chunk %d: there are %d chunks", s.digest, chunk, len(s.totals))
 	}
 	b, err := s.read(ctx, chunk)
 	if err != nil {

@@ -138,7 +138,7 @@ func (l *Log) put(ctx context.Context, w *snapshotWriter) (digest string, create
 	}
 	obj, err := l.cfg.Reader.Stat(ctx, key)
 	if err == nil && obj.Size != size {
-		err = fmt.Errorf("%s: %w (remove the object, and freeze again)", key, corrupt("%d bytes, want %d", obj.Size, size))
+		err = fmt.Errorf("%s: %w (remove the object, and freeze again)", key, corrupt("it has %d bytes instead of %d", obj.Size, size))
 	}
 	return digest, false, err
 }

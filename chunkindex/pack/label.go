@@ -27,7 +27,7 @@ func label(samples []sample) ([]string, error) {
 			return nil, fmt.Errorf("pack: %q is not in a directory, so it has no label", s.members[0].where())
 		}
 		if first := path.Dir(samples[0].key); path.Dir(first) != path.Dir(dir) {
-			return nil, fmt.Errorf("pack: %q and %q are in directories with different parents: pack one directory, whose subdirectories are the labels",
+			return nil, fmt.Errorf("pack: %q and %q are in directories with different parents: pack one directory, with the labels as its subdirectories",
 				samples[0].members[0].where(), s.members[0].where())
 		}
 		names[path.Base(dir)] = true
@@ -37,7 +37,7 @@ func label(samples []sample) ([]string, error) {
 		s := &samples[i]
 		for _, m := range s.members {
 			if _, ext := naming.Member(m.name); ext == labelExt {
-				return nil, fmt.Errorf("pack: %q already is a label", m.where())
+				return nil, fmt.Errorf("pack: %q already is a .cls file, so --label-from-directory cannot add one", m.where())
 			}
 		}
 		n, _ := slices.BinarySearch(classes, path.Base(path.Dir(s.key)))

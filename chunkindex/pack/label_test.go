@@ -73,10 +73,10 @@ func TestStamp_CoversLabels(t *testing.T) {
 
 func TestLabelsAreRefused(t *testing.T) {
 	for want, files := range map[string]map[string]string{
-		"is not in a directory":  {"cat/1.jpg": "c", "2.jpg": "x"},
-		"with different parents": {"train/cat/1.jpg": "c", "val/cat/1.jpg": "x"},
-		"already is a label":     {"cat/1.jpg": "c", "cat/1.cls": "7"},
-		"label \"folder\": want": {},
+		"is not in a directory":     {"cat/1.jpg": "c", "2.jpg": "x"},
+		"with different parents":    {"train/cat/1.jpg": "c", "val/cat/1.jpg": "x"},
+		"already is a .cls file":    {"cat/1.jpg": "c", "cat/1.cls": "7"},
+		"label \"folder\": must be": {},
 	} {
 		opt := Options{Label: LabelDirectory}
 		if len(files) == 0 {

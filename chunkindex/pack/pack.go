@@ -40,7 +40,7 @@ const (
 const DefaultShardSize = 256 << 20
 
 // ErrOccupied is the error for a target prefix that holds shards of another plan.
-var ErrOccupied = errors.New("the target already holds other shards")
+var ErrOccupied = errors.New("the destination already contains other shards")
 
 // Options defines how files are packed into shards. The zero value of a field means its default.
 type Options struct {
@@ -108,7 +108,7 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 		return Report{}, err
 	}
 	if len(found.files) == 0 && len(found.hidden) > 0 {
-		return Report{}, fmt.Errorf("pack: the sources hold only %d hidden files: include them with --hidden", len(found.hidden))
+		return Report{}, fmt.Errorf("pack: all %d files in the sources are hidden: use --hidden to include them", len(found.hidden))
 	}
 	tables, err := found.takeTables(opt.Tables)
 	if err != nil {
@@ -148,13 +148,13 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 func (o Options) withDefaults() (Options, error) {
 	o.ShardSize, o.Parallel, o.Key = cmp.Or(o.ShardSize, DefaultShardSize), cmp.Or(o.Parallel, runtime.GOMAXPROCS(0)), cmp.Or(o.Key, KeyGroup)
 	if o.ShardSize < 0 || o.Parallel < 0 {
-		return o, fmt.Errorf("pack: shard size %d and parallel %d must be positive", o.ShardSize, o.Parallel)
+		return o, fmt.Errorf("pack: shard size %d and parallel %d must both be positive", o.ShardSize, o.Parallel)
 	}
 	if o.Key != KeyGroup && o.Key != KeyPath {
-		return o, fmt.Errorf("pack: key %q: want %q or %q", o.Key, KeyGroup, KeyPath)
+		return o, fmt.Errorf("pack: sample key %q: must be %q or %q", o.Key, KeyGroup, KeyPath)
 	}
 	if o.Label != "" && o.Label != LabelDirectory {
-		return o, fmt.Errorf("pack: label %q: want %q or nothing", o.Label, LabelDirectory)
+		return o, fmt.Errorf("pack: label %q: must be %q or empty", o.Label, LabelDirectory)
 	}
 	return o, nil
 }

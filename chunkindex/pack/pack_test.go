@@ -279,7 +279,7 @@ func TestPack_ExcludesHiddenFiles(t *testing.T) {
 		t.Errorf("with Hidden: got %+v, want all 8 files", r)
 	}
 	_, err := Pack(t.Context(), []string{filepath.Join(dir, ".DS_Store")}, memstore.New(), "", Options{})
-	if err == nil || !strings.Contains(err.Error(), "only 1 hidden files: include them with --hidden") {
+	if err == nil || !strings.Contains(err.Error(), "all 1 files in the sources are hidden: use --hidden to include them") {
 		t.Errorf("only hidden files: got %v, want an error that names --hidden", err)
 	}
 }
@@ -316,7 +316,7 @@ func TestPack_NamesRefusedFiles(t *testing.T) {
 		{"a link as source", []string{filepath.Join(special, "link.txt")}, Options{}, []string{"link.txt"}},
 		{"not UTF-8", []string{latin}, Options{}, []string{`gr\xf6\xdfe.txt`}},
 		{"longer than a sample", []string{huge}, Options{}, []string{huge + "/all.mp4", "sample of 1073742336 bytes"}},
-		{"together longer than a sample", []string{frames}, Options{}, []string{frames + "/f.0.png", `"f"`, "2 in all", `"path"`}},
+		{"together longer than a sample", []string{frames}, Options{}, []string{frames + "/f.0.png", `"f"`, "2 in total", "--sample-key path"}},
 		{"a name too long", []string{tree(t, map[string]string{deep: ""})}, Options{}, []string{"0123456789abcdef/", "4097 bytes"}},
 		{"no such source", []string{filepath.Join(a, "none")}, Options{}, []string{"none"}},
 		{"empty directory", []string{t.TempDir()}, Options{}, []string{"no files"}},

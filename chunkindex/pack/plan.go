@@ -80,7 +80,7 @@ func newPlan(files []file, tables []*table, opt Options) (*plan, error) {
 			continue
 		}
 		if opt.Key == KeyPath {
-			return nil, fmt.Errorf("pack: %q and %q would be one sample, %q: with key %q names must differ before the last dot: put them under different directories, or use key %q to make them one sample",
+			return nil, fmt.Errorf("pack: %q and %q would be one sample, %q: with --sample-key %s, names must differ before the last dot: move the files to different directories, or use --sample-key %s to make them one sample",
 				s.members[0].where(), s.members[1].where(), s.key, KeyPath, KeyGroup)
 		}
 		if p.report.MultiMember++; p.report.Example == "" {
@@ -183,7 +183,7 @@ func (s *sample) tooLong() error {
 	if n == 1 {
 		return fmt.Errorf("pack: %q would be a sample of %d bytes: at most %d can be indexed", first, s.length, format.MaxSample)
 	}
-	return fmt.Errorf("pack: %q and the other files of key %q, %d in all, would be a sample of %d bytes: at most %d can be indexed: with key %q every file is a sample of its own",
+	return fmt.Errorf("pack: %q and the other files with the key %q, %d in total, would be a sample of %d bytes: at most %d can be indexed: use --sample-key %s to make each file a sample",
 		first, s.key, n, s.length, format.MaxSample, KeyPath)
 }
 

@@ -116,7 +116,7 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 // written again.
 func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 	if obj.Size > maxState {
-		return fmt.Errorf("%s: %d bytes long", obj.Key, obj.Size)
+		return fmt.Errorf("%s: it has %d bytes, more than the limit", obj.Key, obj.Size)
 	}
 	data := make([]byte, obj.Size)
 	if len(data) > 0 {
@@ -196,7 +196,7 @@ func (j *job) occupied(ctx context.Context, known bool) error {
 		return fmt.Errorf("pack: %w", err)
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("pack: %s: %w (of other data, or of a run with other files or options): choose an empty prefix or remove them",
+		return fmt.Errorf("pack: %s: %w (they have other data, or come from a run with other files or options): choose an empty prefix, or remove these shards",
 			list(foreign), ErrOccupied)
 	}
 	return nil
@@ -216,12 +216,12 @@ func (j *job) confirm(ctx context.Context) error {
 		}
 		delete(missing, name)
 		if f.ETag != o.ETag || f.Size != o.Size {
-			return fmt.Errorf("%s was written by another program meanwhile: %w", o.Key, objstore.ErrChanged)
+			return fmt.Errorf("%s was written by another program during this run: %w", o.Key, objstore.ErrChanged)
 		}
 		return nil
 	})
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%s: removed meanwhile: %w", list(slices.Sorted(maps.Keys(missing))), objstore.ErrChanged)
+		err = fmt.Errorf("%s: removed during this run: %w", list(slices.Sorted(maps.Keys(missing))), objstore.ErrChanged)
 	}
 	if err != nil {
 		return fmt.Errorf("pack: confirm (run again when no other program writes here): %w", err)

@@ -149,10 +149,10 @@ func (s *sources) visit(root *os.Root, p string, opt Options) error {
 	// The check also rejects names that are not valid UTF-8, which neither PAX nor JSON can
 	// store.
 	if !fs.ValidPath(p) || path.IsAbs(p) || strings.ContainsRune(p, 0) {
-		return fmt.Errorf("unsafe or not UTF-8: name %q", f.where())
+		return fmt.Errorf("name %q is unsafe or not UTF-8", f.where())
 	}
 	if len(p) > format.MaxKey {
-		return fmt.Errorf("name %.200q...: %d bytes long: at most %d can be indexed", p, len(p), format.MaxKey)
+		return fmt.Errorf("name %.200q... has %d bytes: at most %d can be indexed", p, len(p), format.MaxKey)
 	}
 	s.files = append(s.files, f)
 	return nil

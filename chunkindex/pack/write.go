@@ -151,12 +151,12 @@ func (j *job) write(ctx context.Context, s *shard, w io.Writer) (string, error) 
 	}
 	j.advance(chunkindex.Progress{Done: int64(length) - before})
 	if int64(length) != s.length {
-		return "", fmt.Errorf("%d bytes written, %d planned", length, s.length)
+		return "", fmt.Errorf("wrote %d bytes instead of the planned %d", length, s.length)
 	}
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
-var errChanged = errors.New("changed while it was packed")
+var errChanged = errors.New("the file changed while it was packed")
 
 // add writes one member. It returns an error for a file that has changed since the walk, or that
 // changes during the read.
@@ -183,7 +183,7 @@ func add(t *tar.Writer, f *file, buf []byte) error {
 		return fmt.Errorf("read %s: %w", f.where(), err)
 	}
 	if n != f.info.Size() {
-		return fmt.Errorf("%s: %d bytes, then %d: %w", f.where(), f.info.Size(), n, errChanged)
+		return fmt.Errorf("%s: it had %d bytes, now it has %d: %w", f.where(), f.info.Size(), n, errChanged)
 	}
 	if err := unchanged(f, in); err != nil {
 		return err
@@ -212,7 +212,7 @@ func unchanged(f *file, in *os.File) error {
 		return err
 	}
 	if !os.SameFile(f.info, now) || now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime()) {
-		return fmt.Errorf("%s: %d bytes, then %d: %w", f.where(), f.info.Size(), now.Size(), errChanged)
+		return fmt.Errorf("%s: it had %d bytes, now it has %d: %w", f.where(), f.info.Size(), now.Size(), errChanged)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // ErrLimit is the error for one or more rows that are longer than the caller's limit.
-var ErrLimit = errors.New("rows are longer than allowed")
+var ErrLimit = errors.New("rows are longer than the limit")
 
 // Builder builds one row, value by value in the order of the layout's steps. Append copies the
 // values, so the caller must not change them before that call.

@@ -36,7 +36,7 @@ type ChoiceError struct {
 }
 
 func (e *ChoiceError) Error() string {
-	return fmt.Sprintf("no column is called %.200q: the columns are %s", e.Name, listed(e.Columns))
+	return fmt.Sprintf("no column has the name %.200q: the columns are %s", e.Name, listed(e.Columns))
 }
 
 type chooser struct {

@@ -57,8 +57,8 @@ func Differ(name string, first json.RawMessage, own []*Node) error {
 			b = is[i]
 		}
 		if a != b {
-			return fmt.Errorf("its schema is not that of %s: column %d is %s there, and %s here; index the files of each schema separately (--match)", name, i+1, a, b)
+			return fmt.Errorf("its schema differs from the schema of %s: column %d is %s in that file, but %s in this one: index the files of each schema separately (--match)", name, i+1, a, b)
 		}
 	}
-	return fmt.Errorf("its schema is not that of %s", name)
+	return fmt.Errorf("its schema differs from the schema of %s", name)
 }

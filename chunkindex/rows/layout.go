@@ -56,7 +56,7 @@ func (l *Layout) add(fields []*Node, above string, seen map[string]bool) error {
 		path := above + f.Name
 		switch {
 		case path == AllNull:
-			return fmt.Errorf("a column has the name %q, which is reserved for rows in which everything is null", path)
+			return fmt.Errorf("a column has the name %q, which is reserved for rows with only nulls", path)
 		case f.Name == "":
 			return fmt.Errorf("a column below %q has no name", strings.TrimSuffix(above, "."))
 		case !utf8.ValidString(f.Name):

@@ -367,7 +367,7 @@ func TestLogicalTypesDiffer(t *testing.T) {
 	if err != nil || bytes.Equal(first, second) {
 		t.Errorf("got %s for both, %v", second, err)
 	}
-	want := `column 1 is "price" of type decimal128(20, 2) as fixed_size_binary[9] not null there, and "price" of type decimal128(20, 3) as`
+	want := `column 1 is "price" of type decimal128(20, 2) as fixed_size_binary[9] not null in that file, but "price" of type decimal128(20, 3) as`
 	if err := rows.Differ("a.parquet", first, price("decimal128(20, 3)")); !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -51,14 +51,14 @@ func Unmarshal(b json.RawMessage) ([]*Node, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return nil, fmt.Errorf("schema of rows: %w", err)
+		return nil, fmt.Errorf("row schema: %w", err)
 	}
 	if d.More() {
-		return nil, errors.New("schema of rows: more than one value")
+		return nil, errors.New("row schema: unexpected data after the JSON value")
 	}
 	nodes := toNodes(s.Fields)
 	if _, err := NewLayout(nodes); err != nil {
-		return nil, fmt.Errorf("schema of rows: %w", err)
+		return nil, fmt.Errorf("row schema: %w", err)
 	}
 	return nodes, nil
 }

@@ -100,24 +100,24 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 		err, kind error
 		want      string
 	}{
-		{cut(d.First(), rule, "test"), ErrNoSubset, "cut: no subset of the name test: it has train=9,val=1"},
-		{cut(d.First(), mustRule(t, "a=a-*", ""), "a"), ErrInvalid, "cut: invalid: a rule by shards is for a split that is stored"},
-		{cut([]uint64{0, MostHashed + 1}, rule, "val"), ErrInvalid, "cut: chunk 0: invalid: it requires hashing the names of more than 67108864 samples: store the split with millrace subset"},
-		{open("test", d.Generation()), ErrNoSubset, "subset " + short + ":test: no subset of the name test: it has train=9,val=1"},
-		{open("val", other), ErrGeneration, "subset " + short + ":val: it belongs to another generation of the dataset: it is of generation 111111111111"},
+		{cut(d.First(), rule, "test"), ErrNoSubset, "cut: no subset has the name test: the split is train=9,val=1"},
+		{cut(d.First(), mustRule(t, "a=a-*", ""), "a"), ErrInvalid, "cut: invalid: a split by patterns of shards cannot be written in a request: store the split with millrace subset"},
+		{cut([]uint64{0, MostHashed + 1}, rule, "val"), ErrInvalid, "cut: chunk 0: invalid: the split requires hashing the names of more than 67108864 samples: store it with millrace subset"},
+		{open("test", d.Generation()), ErrNoSubset, "subset " + short + ":test: no subset has the name test: the split is train=9,val=1"},
+		{open("val", other), ErrGeneration, "subset " + short + ":val: it belongs to another generation of the dataset: the subset belongs to generation 111111111111"},
 		{last(reader.Split(t.Context(), d, rule)), ErrReadOnly, "split train=9,val=1: the bucket is read-only: the store was opened for reading only"},
 		{unwritten, ErrReadOnly, "quarantine 3 samples: the bucket is read-only: the store was opened for reading only"},
 		{last(s.OpenQuarantine(t.Context(), "short")), ErrNotFound, "quarantine short: no such object"},
 		{last(testQuarantine().Numbers(t.Context(), grown{other, []string{"fails"}})), errLookup, `find bad sample "a/3" of generation 111111111111: no look-up`},
-		{last(testQuarantine().Numbers(t.Context(), grown{d.Generation(), nil})), ErrCorrupt, "corrupt: a quarantine of 43 samples, the dataset has 0"},
+		{last(testQuarantine().Numbers(t.Context(), grown{d.Generation(), nil})), ErrCorrupt, "corrupt: it is for a dataset of 43 samples, but the dataset has 0"},
 	} {
 		if !errors.Is(c.err, c.kind) || c.err.Error() != c.want {
 			t.Errorf("got %v, want %s", c.err, c.want)
 		}
 	}
 	for prefix, err := range map[string]error{
-		"default split of generation 222222222222: no split was made: ": last(s.Default(t.Context(), other)),
-		"quarantine 222222222222: no such object: ":                     last(s.OpenQuarantine(t.Context(), other)),
+		"default split of generation 222222222222: the generation has no split: ": last(s.Default(t.Context(), other)),
+		"quarantine 222222222222: no such object: ":                               last(s.OpenQuarantine(t.Context(), other)),
 	} {
 		if !errors.Is(err, objstore.ErrNotFound) || !strings.HasPrefix(err.Error(), prefix) {
 			t.Errorf("got %v, want %q and the error of the store", err, prefix)
@@ -268,7 +268,7 @@ func TestQuarantine_WithoutTexts(t *testing.T) {
 	none := whole[:quarantineHeader]
 	binary.LittleEndian.PutUint32(none[48:], 0)
 	none = binary.LittleEndian.AppendUint32(none, crc32.Checksum(none, castagnoli()))
-	if _, err := decodeQuarantine(none); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "0 bad samples, want 1 to 65536") {
+	if _, err := decodeQuarantine(none); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "0 bad samples: must be from 1 to 65536") {
 		t.Errorf("a list of no samples: got %v", err)
 	}
 }

@@ -91,7 +91,7 @@ func (c *Cut) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
 		return nil, err
 	}
 	if chunk < 0 || chunk >= len(c.first)-1 {
-		return nil, fmt.Errorf("cut: chunk %d of %d", chunk, len(c.first)-1)
+		return nil, fmt.Errorf("cut: no chunk %d: there are %d chunks", chunk, len(c.first)-1)
 	}
 	if from, to := c.at[chunk], c.at[chunk+1]; from < to {
 		return c.mixed[from:to:to], nil
@@ -146,11 +146,11 @@ func newCutter(keys Keys, first []uint64, base Base, steps []Step) (*cutter, err
 			return nil, err
 		}
 		if s.Rule.ByShard() {
-			return nil, invalid("a rule by shards is for a split that is stored")
+			return nil, invalid("a split by patterns of shards cannot be written in a request: store the split with millrace subset")
 		}
 		w.hashes[i] = newSorter(s.Rule)
 		if w.parts[i] = s.Rule.number(s.Name); w.parts[i] < 0 {
-			return nil, fmt.Errorf("%w %s: it has %s", ErrNoSubset, s.Name, s.Rule)
+			return nil, fmt.Errorf("%w %s: the split is %s", ErrNoSubset, s.Name, s.Rule)
 		}
 	}
 	return w, nil
@@ -205,7 +205,7 @@ func (w *cutter) over() bool {
 func (w *cutter) hash(ctx context.Context, chunk, step int, bitmap []byte) error {
 	n := chunkSize(w.first, chunk)
 	if w.hashed += n; w.hashed > MostHashed {
-		return invalid("it requires hashing the names of more than %d samples: store the split with millrace subset", MostHashed)
+		return invalid("the split requires hashing the names of more than %d samples: store it with millrace subset", MostHashed)
 	}
 	at, h, part := uint64(0), w.hashes[step], w.parts[step]
 	err := w.keys.Keys(ctx, chunk, func(_ uint64, key []byte) {
@@ -215,7 +215,7 @@ func (w *cutter) hash(ctx context.Context, chunk, step int, bitmap []byte) error
 		at++
 	})
 	if err == nil && at != n {
-		err = errors.New("it has different numbers of keys and samples")
+		err = errors.New("the chunk has different numbers of keys and samples")
 	}
 	return err
 }

@@ -279,7 +279,7 @@ func TestCut_Bitmap(t *testing.T) {
 		}
 	}
 	for _, chunk := range []int{-1, 3} {
-		if _, err := c.Bitmap(t.Context(), chunk); err == nil || err.Error() != fmt.Sprintf("cut: chunk %d of 3", chunk) {
+		if _, err := c.Bitmap(t.Context(), chunk); err == nil || err.Error() != fmt.Sprintf("cut: no chunk %d: there are 3 chunks", chunk) {
 			t.Errorf("chunk %d: got %v, want a refusal", chunk, err)
 		}
 	}

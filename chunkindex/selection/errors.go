@@ -7,11 +7,11 @@ import (
 
 // Errors of this package. Errors of the store remain those of package objstore.
 var (
-	ErrInvalid    = errors.New("invalid")                 // the rule or list is invalid for any dataset
-	ErrReadOnly   = errors.New("the bucket is read-only") // the bucket denies writes
-	ErrNotFound   = errors.New("no such object")          // no split or quarantine with this name
-	ErrNoDefault  = errors.New("no split was made")       // the generation has no default split
-	ErrNoSubset   = errors.New("no subset of the name")   // the split has no such subset
+	ErrInvalid    = errors.New("invalid")                     // the rule or list is invalid for any dataset
+	ErrReadOnly   = errors.New("the bucket is read-only")     // the bucket denies writes
+	ErrNotFound   = errors.New("no such object")              // no split or quarantine with this name
+	ErrNoDefault  = errors.New("the generation has no split") // the generation has no default split
+	ErrNoSubset   = errors.New("no subset has the name")      // the split has no such subset
 	ErrGeneration = errors.New("it belongs to another generation of the dataset")
 	ErrCorrupt    = errors.New("corrupt")
 	ErrVersion    = errors.New("written by a newer program") // valid, but in a newer format

@@ -161,7 +161,7 @@ func TestPut_RejectsExistingObjects(t *testing.T) {
 			if strings.Contains(key, quarantineDir) {
 				_, _, err = s.Quarantine(t.Context(), testQuarantine())
 			}
-			want := fmt.Sprintf("%s has %d bytes, want %d: remove it, and try again", strings.TrimPrefix(key, home), len(b), len(whole))
+			want := fmt.Sprintf("%s has %d bytes instead of %d: remove the object, and try again", strings.TrimPrefix(key, home), len(b), len(whole))
 			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
@@ -191,9 +191,9 @@ func TestRead_BoundsTheSizeOfObjects(t *testing.T) {
 		return memstore.Fault{}
 	})
 	for size, want := range map[int]string{
-		0:                 "corrupt: 0 bytes, want 1 to 4194304",
+		0:                 "corrupt: it has 0 bytes: must be from 1 to 4194304",
 		maxQuarantine:     "corrupt: not a quarantine",
-		maxQuarantine + 1: "corrupt: 4194305 bytes, want 1 to 4194304",
+		maxQuarantine + 1: "corrupt: it has 4194305 bytes: must be from 1 to 4194304",
 	} {
 		reads = 0
 		digest := named(st, quarantineDir, make([]byte, size))
@@ -203,7 +203,7 @@ func TestRead_BoundsTheSizeOfObjects(t *testing.T) {
 		}
 	}
 	st.Set(home+quarantineDir+strings.Repeat("ab", 32), []byte("x"))
-	if _, err := s.OpenQuarantine(t.Context(), strings.Repeat("ab", 32)); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "its bytes have another digest") {
+	if _, err := s.OpenQuarantine(t.Context(), strings.Repeat("ab", 32)); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "its bytes do not match its digest") {
 		t.Errorf("other bytes: got %v, want %v", err, ErrCorrupt)
 	}
 	split := strings.Repeat("cd", 32)
@@ -292,7 +292,7 @@ func TestStore_FullDisk(t *testing.T) {
 		t.Errorf("got %q in the bucket, want %q", got, before)
 	}
 	digest := named(st, subsetDir, make([]byte, splitHeader-1))
-	if _, err := s.OpenSubset(t.Context(), digest, "a", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "83 bytes are no split") {
+	if _, err := s.OpenSubset(t.Context(), digest, "a", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), "invalid size of a split: 83 bytes") {
 		t.Errorf("an object smaller than a header: got %v, want %v", err, ErrCorrupt)
 	}
 }
@@ -320,11 +320,11 @@ func TestSplit_Refuses(t *testing.T) {
 		rule Rule
 		want string
 	}{
-		{wrongKeyCount{testDataset(8), -1, nil}, rule, "split a=1: keys of chunk 0: 7 keys of 8 samples"},
+		{wrongKeyCount{testDataset(8), -1, nil}, rule, "split a=1: keys of chunk 0: got 7 keys for 8 samples"},
 		{wrongKeyCount{testDataset(8), 0, errStore}, rule, "split a=1: keys of chunk 0: the store fails"},
-		{testDataset(8), Rule{}, "split : invalid: 0 subsets, want 1 to 64"},
+		{testDataset(8), Rule{}, "split : invalid: 0 subsets: must be from 1 to 64"},
 		{testDataset(8), mustRule(t, "a=a-*", ""), "split a=a-*: keys of chunk 0: the dataset does not provide the shards of its samples"},
-		{grownDataset{testDataset(8)}, rule, `split a=1: generation "22" is no digest`},
+		{grownDataset{testDataset(8)}, rule, `split a=1: generation "22" is not a digest`},
 	} {
 		if _, err := s.Split(t.Context(), c.d, c.rule); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
@@ -341,12 +341,12 @@ func TestStore_RefusesDatasetsWithTooManyKeys(t *testing.T) {
 	s, st := newStore(t)
 	for more := 1; more <= 9; more++ {
 		d := wrongKeyCount{testDataset(8), more, nil}
-		want := fmt.Sprintf("split a=1: keys of chunk 0: %d keys of 8 samples", 8+more)
+		want := fmt.Sprintf("split a=1: keys of chunk 0: got %d keys for 8 samples", 8+more)
 		if _, err := s.Split(t.Context(), d, mustRule(t, "a=1", "")); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		_, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "b"}})
-		if want := "cut: chunk 0: it has different numbers of keys and samples"; err == nil || err.Error() != want {
+		if want := "cut: chunk 0: the chunk has different numbers of keys and samples"; err == nil || err.Error() != want {
 			t.Errorf("%d keys more: got %v, want %s", more, err, want)
 		}
 	}
@@ -401,30 +401,30 @@ func TestParseSplit_Refuses(t *testing.T) {
 		kind error
 		want string
 	}{
-		{nil, ErrCorrupt, "0 bytes are no split"},
-		{whole[:splitHeader-1], ErrCorrupt, "83 bytes are no split"},
+		{nil, ErrCorrupt, "invalid size of a split: 0 bytes"},
+		{whole[:splitHeader-1], ErrCorrupt, "invalid size of a split: 83 bytes"},
 		{badMagic, ErrCorrupt, "not a split"},
 		{badHead, ErrCorrupt, "header: checksum is wrong"},
 		{changedSplit(whole, 8, 32, 0), ErrVersion, "split of version 0"},
 		{changedSplit(whole, 8, 32, 4), ErrVersion, "split of version 4"},
-		{changedSplit(whole, 8, 32, 2), ErrCorrupt, "its rule is none of version 2"},
-		{changedSplit(whole, 12, 32, 0), ErrCorrupt, "header: 0 subsets"},
-		{changedSplit(whole, 12, 32, maxParts+1), ErrCorrupt, "header: 65 subsets"},
-		{changedSplit(whole, 12, 32, maxParts), ErrCorrupt, "bytes, want"},
-		{changedSplit(whole, 64, 32, 0), ErrCorrupt, "header: 2 subsets by a rule of 0 bytes"},
-		{changedSplit(whole, 64, 32, maxRule+1), ErrCorrupt, "header: 2 subsets by a rule of 16385 bytes"},
-		{changedSplit(whole, 64, 32, maxRule), ErrCorrupt, "bytes, want"},
-		{changedSplit(whole, 76, 32, 1), ErrCorrupt, "header: 2 subsets by a rule of"},
-		{changedSplit(whole, 48, 64, maxSamples+1), ErrCorrupt, "header: 1099511627777 samples in 2 chunks"},
-		{changedSplit(whole, 48, 64, maxSamples), ErrCorrupt, "1099511627776 samples in 2 chunks, the dataset has 20 in 2"},
-		{changedSplit(whole, 56, 64, maxChunks+1), ErrCorrupt, "header: 20 samples in 33554433 chunks"},
-		{changedSplit(whole, 56, 64, maxChunks), ErrCorrupt, "20 samples in 33554432 chunks, the dataset has 20 in 2"},
-		{append(bytes.Clone(whole), 0), ErrCorrupt, fmt.Sprintf("%d bytes, want %d", len(whole)+1, len(whole))},
+		{changedSplit(whole, 8, 32, 2), ErrCorrupt, "its rule is not valid for version 2"},
+		{changedSplit(whole, 12, 32, 0), ErrCorrupt, "header: invalid numbers: 0 subsets"},
+		{changedSplit(whole, 12, 32, maxParts+1), ErrCorrupt, "header: invalid numbers: 65 subsets"},
+		{changedSplit(whole, 12, 32, maxParts), ErrCorrupt, "bytes instead of"},
+		{changedSplit(whole, 64, 32, 0), ErrCorrupt, "header: invalid numbers: 2 subsets, rule of 0 bytes"},
+		{changedSplit(whole, 64, 32, maxRule+1), ErrCorrupt, "header: invalid numbers: 2 subsets, rule of 16385 bytes"},
+		{changedSplit(whole, 64, 32, maxRule), ErrCorrupt, "bytes instead of"},
+		{changedSplit(whole, 76, 32, 1), ErrCorrupt, "header: invalid numbers: 2 subsets, rule of"},
+		{changedSplit(whole, 48, 64, maxSamples+1), ErrCorrupt, "header: invalid numbers: 1099511627777 samples in 2 chunks"},
+		{changedSplit(whole, 48, 64, maxSamples), ErrCorrupt, "1099511627776 samples in 2 chunks, but the dataset has 20 in 2"},
+		{changedSplit(whole, 56, 64, maxChunks+1), ErrCorrupt, "header: invalid numbers: 20 samples in 33554433 chunks"},
+		{changedSplit(whole, 56, 64, maxChunks), ErrCorrupt, "20 samples in 33554432 chunks, but the dataset has 20 in 2"},
+		{append(bytes.Clone(whole), 0), ErrCorrupt, fmt.Sprintf("%d bytes instead of %d", len(whole)+1, len(whole))},
 		{changedSplit(whole, 68, 32, 0), ErrCorrupt, "checksum of its rule is wrong"},
 		{withRule("{"), ErrCorrupt, "its rule: "},
-		{withRule(`{"salt":"","parts":[{"name":"train","part":9}]}`), ErrCorrupt, "its rule: not in its one form"},
+		{withRule(`{"salt":"","parts":[{"name":"train","part":9}]}`), ErrCorrupt, "its rule: not in its canonical form"},
 		{withRule(`{"salt":"","parts":[{"name":"train","part":9},{"name":"val","part":0}]}`), ErrCorrupt, "its rule: invalid: subset"},
-		{withRule(`{"salt":"","parts":[{"name":"a","part":9},{"name":"val","part":1}]}{}`), ErrCorrupt, "its rule: more than one"},
+		{withRule(`{"salt":"","parts":[{"name":"a","part":9},{"name":"val","part":1}]}{}`), ErrCorrupt, "its rule: unexpected data after the JSON value"},
 		{withRule(`{"salt":"","x":1}`), ErrCorrupt, "its rule: json: unknown field"},
 		{changedSplit(whole, table, 32, 11), ErrCorrupt, "chunk 0 has"},
 		{badTable, ErrCorrupt, "checksum of the table is wrong"},
@@ -444,7 +444,7 @@ func TestParseSplit_Refuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := withRule(string(text))
-	if _, err := parseSplit(content{bytes.NewReader(b)}, int64(len(b)), "val", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "its rule has 1 subsets, want 2") {
+	if _, err := parseSplit(content{bytes.NewReader(b)}, int64(len(b)), "val", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "its rule has 1 subsets instead of 2") {
 		t.Errorf("a rule of one subset: got %v", err)
 	}
 }
@@ -513,8 +513,8 @@ func TestCheckBitmap(t *testing.T) {
 		want       string
 	}{
 		{[]byte{0xff, 0x01}, 9, 9, ""},
-		{[]byte{0xff, 0x03}, 9, 10, "corrupt: bits beyond its samples"},
-		{[]byte{0xff, 0x01}, 9, 8, "corrupt: 9 members, want 8"},
+		{[]byte{0xff, 0x03}, 9, 10, "corrupt: a chunk has bits beyond its last sample"},
+		{[]byte{0xff, 0x01}, 9, 8, "corrupt: a chunk has 9 members instead of 8"},
 		{[]byte{0xff}, 8, 8, ""},
 	} {
 		err := checkBitmap(c.b, c.n, c.members)
@@ -543,11 +543,11 @@ func TestStored_ReportsFaults(t *testing.T) {
 	zero := bytes.Replace(split, []byte(`"val","part":1`), []byte(`"val","part":0`), 1)
 	want := map[string]string{
 		m.Digest: "", digest: "",
-		named(st, subsetDir, split[:splitHeader-1]):         "corrupt: 83 bytes are no split",
-		named(st, subsetDir, split[:splitHeader]):           "corrupt: it ends within its rule",
+		named(st, subsetDir, split[:splitHeader-1]):         "corrupt: invalid size of a split: 83 bytes",
+		named(st, subsetDir, split[:splitHeader]):           "corrupt: it is truncated in its rule",
 		named(st, subsetDir, changedSplit(split, 8, 32, 9)): "split of version 9: written by a newer program",
-		named(st, subsetDir, zero):                          `rule: invalid: subset "val": its part is 0, want 1 or more`,
-		named(st, quarantineDir, list[:quarantineHeader-1]): "corrupt: 51 bytes are no quarantine",
+		named(st, subsetDir, zero):                          `rule: invalid: subset "val": its part is 0: must be at least 1`,
+		named(st, quarantineDir, list[:quarantineHeader-1]): "corrupt: invalid size of a quarantine: 51 bytes",
 		named(st, quarantineDir, other):                     `quarantine of version "02": written by a newer program`,
 		named(st, quarantineDir, foreign):                   "corrupt: not a quarantine",
 		named(st, quarantineDir, list[:quarantineHeader]):   "",

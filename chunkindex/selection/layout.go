@@ -39,7 +39,7 @@ type head struct {
 func (h *head) encode() ([]byte, error) {
 	generation, err := hex.DecodeString(h.generation)
 	if err != nil || len(generation) != 32 {
-		return nil, fmt.Errorf("generation %q is no digest", h.generation)
+		return nil, fmt.Errorf("generation %q is not a digest", h.generation)
 	}
 	b := make([]byte, 0, splitHeader)
 	b = append(b, splitMagic...)
@@ -73,9 +73,9 @@ func decodeHead(b []byte) (*head, error) {
 	}
 	switch {
 	case h.parts == 0 || h.parts > maxParts || h.rule == 0 || h.rule > maxRule || half(76) != 0:
-		return nil, corrupt("header: %d subsets by a rule of %d bytes", h.parts, h.rule)
+		return nil, corrupt("header: invalid numbers: %d subsets, rule of %d bytes", h.parts, h.rule)
 	case h.samples > maxSamples || h.chunks > maxChunks:
-		return nil, corrupt("header: %d samples in %d chunks", h.samples, h.chunks)
+		return nil, corrupt("header: invalid numbers: %d samples in %d chunks", h.samples, h.chunks)
 	}
 	return h, nil
 }
@@ -93,14 +93,14 @@ func chunkSize(first []uint64, i int) uint64 { return first[i+1] - first[i] }
 // first contains the prefix sums of the dataset's chunk sample counts.
 func (h *head) fits(first []uint64, size int64) error {
 	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
-		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
+		return corrupt("it has %d samples in %d chunks, but the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
 	}
 	end := h.blocks()
 	for i := range len(first) - 1 {
 		end += h.block(chunkSize(first, i))
 	}
 	if end != size {
-		return corrupt("%d bytes, want %d", size, end)
+		return corrupt("it has %d bytes instead of %d", size, end)
 	}
 	return nil
 }
@@ -108,14 +108,14 @@ func (h *head) fits(first []uint64, size int64) error {
 // checkBitmap validates the bitmap of one subset of a chunk of n samples against its count.
 func checkBitmap(b []byte, n, members uint64) error {
 	if n%8 != 0 && b[n/8]>>(n%8) != 0 {
-		return corrupt("bits beyond its samples")
+		return corrupt("a chunk has bits beyond its last sample")
 	}
 	found := uint64(0)
 	for _, x := range b {
 		found += uint64(bits.OnesCount8(x))
 	}
 	if found != members {
-		return corrupt("%d members, want %d", found, members)
+		return corrupt("a chunk has %d members instead of %d", found, members)
 	}
 	return nil
 }

@@ -38,11 +38,11 @@ func TestDecodeQuarantine_Refuses(t *testing.T) {
 		{with(0, 'm'), ErrCorrupt, "not a quarantine"},
 		{bad, ErrCorrupt, "checksum is wrong"},
 		{with(7, '2'), ErrVersion, `quarantine of version "02"`},
-		{with(48, 4), ErrCorrupt, "it ends within a sample"},
+		{with(48, 4), ErrCorrupt, "it is truncated in a sample"},
 		{with(48, 2), ErrCorrupt, "bytes after its end"},
-		{sealed(rest[:len(rest)-1]), ErrCorrupt, "it ends within a sample"},
-		{sealed(rest[:quarantineHeader+7]), ErrCorrupt, "it ends within a sample"},
-		{sealed(rest[:quarantineHeader+9]), ErrCorrupt, "it ends within a sample"},
+		{sealed(rest[:len(rest)-1]), ErrCorrupt, "it is truncated in a sample"},
+		{sealed(rest[:quarantineHeader+7]), ErrCorrupt, "it is truncated in a sample"},
+		{sealed(rest[:quarantineHeader+9]), ErrCorrupt, "it is truncated in a sample"},
 		{sealed(append(bytes.Clone(rest), 0)), ErrCorrupt, "1 bytes after its end"},
 		{with(40, 3), ErrCorrupt, "invalid: all 3 samples are bad"},
 	} {
@@ -69,18 +69,18 @@ func TestQuarantine_Limits(t *testing.T) {
 		want string
 	}{
 		{Quarantine{testGeneration(), maxBad + 1, list(maxBad, 0)}, ""},
-		{Quarantine{testGeneration(), maxBad + 2, list(maxBad+1, 0)}, "invalid: 65537 bad samples, want 1 to 65536"},
+		{Quarantine{testGeneration(), maxBad + 2, list(maxBad+1, 0)}, "invalid: 65537 bad samples: must be from 1 to 65536"},
 		{Quarantine{testGeneration(), maxSamples, list(1, maxKey)}, ""},
-		{Quarantine{testGeneration(), maxSamples + 1, list(1, 0)}, "invalid: a dataset of 1099511627777 samples"},
+		{Quarantine{testGeneration(), maxSamples + 1, list(1, 0)}, "invalid: the dataset has 1099511627777 samples, which is not supported"},
 		{Quarantine{testGeneration(), 2, []Bad{{Number: 1, Reason: strings.Repeat("r", maxReason)}}}, ""},
-		{Quarantine{testGeneration(), 2, []Bad{{Number: 1, Reason: "\xff"}}}, "invalid: sample 1: a reason has at most 256 bytes of UTF-8"},
+		{Quarantine{testGeneration(), 2, []Bad{{Number: 1, Reason: "\xff"}}}, "invalid: sample 1: its reason must have at most 256 bytes of UTF-8"},
 		{Quarantine{testGeneration(), 1, list(1, 0)}, "invalid: all 1 samples are bad"},
-		{Quarantine{testGeneration(), 9, []Bad{{Number: 9}}}, "invalid: sample 9 of 9"},
-		{Quarantine{testGeneration(), 9, []Bad{{Number: 3}, {Number: 2}}}, "invalid: sample 2 is given twice, or after a later one"},
-		{Quarantine{"11", 9, list(1, 0)}, `invalid: generation "11" is no digest`},
-		{Quarantine{strings.Repeat("x", 64), 9, list(1, 0)}, `invalid: generation "` + strings.Repeat("x", 64) + `" is no digest`},
+		{Quarantine{testGeneration(), 9, []Bad{{Number: 9}}}, "invalid: sample 9 does not exist: the dataset has 9 samples"},
+		{Quarantine{testGeneration(), 9, []Bad{{Number: 3}, {Number: 2}}}, "invalid: sample 2 is given twice, or after a sample with a higher number"},
+		{Quarantine{"11", 9, list(1, 0)}, `invalid: generation "11" is not a digest`},
+		{Quarantine{strings.Repeat("x", 64), 9, list(1, 0)}, `invalid: generation "` + strings.Repeat("x", 64) + `" is not a digest`},
 		{Quarantine{testGeneration(), 2000, append(list(1020, maxKey), Bad{Number: 1020, Key: strings.Repeat("k", 4076)})}, ""},
-		{Quarantine{testGeneration(), 2000, append(list(1020, maxKey), Bad{Number: 1020, Key: strings.Repeat("k", 4077)})}, "invalid: 4194301 bytes of keys and reasons, want at most 4194304"},
+		{Quarantine{testGeneration(), 2000, append(list(1020, maxKey), Bad{Number: 1020, Key: strings.Repeat("k", 4077)})}, "invalid: keys and reasons have 4194301 bytes in total: must be at most 4194304"},
 	} {
 		_, err := c.q.encode()
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
@@ -117,13 +117,13 @@ func TestRule_Limits(t *testing.T) {
 	}
 	for _, c := range []struct{ text, salt, want string }{
 		{parts(maxParts), strings.Repeat("s", maxSalt), ""},
-		{parts(maxParts + 1), "", "invalid: 65 subsets, want 1 to 64"},
-		{"a=1", strings.Repeat("s", maxSalt+1), "invalid: the salt is longer than 256 bytes, or no text of one line"},
+		{parts(maxParts + 1), "", "invalid: 65 subsets: must be from 1 to 64"},
+		{"a=1", strings.Repeat("s", maxSalt+1), "invalid: the salt must be one line of at most 256 bytes of UTF-8"},
 		{"a=4294967294,b=1", "", ""},
 		{"a=4294967295", "", ""},
-		{"a=4294967295,b=1", "", "invalid: the parts sum to 2^32 or more"},
+		{"a=4294967295,b=1", "", "invalid: the sum of the parts must be below 2^32"},
 		{strings.Repeat("a", 64) + "=1", "", ""},
-		{"a=x-*", "salt", "invalid: a salt changes nothing where subsets have patterns"},
+		{"a=x-*", "salt", "invalid: a salt has no effect on subsets with patterns: omit it"},
 	} {
 		_, err := ParseRule(c.text, c.salt)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {

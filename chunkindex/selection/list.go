@@ -85,7 +85,7 @@ func (s *Store) Stored(ctx context.Context) (*Inventory, error) {
 
 func (s *Store) describeSplit(ctx context.Context, x *StoredSplit) error {
 	if x.Size < splitHeader {
-		return corrupt("%d bytes are no split", x.Size)
+		return corrupt("invalid size of a split: %d bytes", x.Size)
 	}
 	b := make([]byte, splitHeader)
 	if err := s.cfg.Reader.ReadRange(ctx, x.Ref(), 0, b); err != nil {
@@ -96,7 +96,7 @@ func (s *Store) describeSplit(ctx context.Context, x *StoredSplit) error {
 		return err
 	}
 	if x.Size < h.table() {
-		return corrupt("it ends within its rule")
+		return corrupt("it is truncated in its rule")
 	}
 	rule := make([]byte, h.rule)
 	if err := s.cfg.Reader.ReadRange(ctx, x.Ref(), splitHeader, rule); err != nil {
@@ -112,7 +112,7 @@ func (s *Store) describeSplit(ctx context.Context, x *StoredSplit) error {
 
 func (s *Store) describeQuarantine(ctx context.Context, x *StoredQuarantine) error {
 	if x.Size < quarantineHeader {
-		return corrupt("%d bytes are no quarantine", x.Size)
+		return corrupt("invalid size of a quarantine: %d bytes", x.Size)
 	}
 	b := make([]byte, quarantineHeader)
 	if err := s.cfg.Reader.ReadRange(ctx, x.Ref(), 0, b); err != nil {

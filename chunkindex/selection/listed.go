@@ -86,7 +86,7 @@ func (f *finder) runs() ([]Places, error) {
 	if err := wrongKeys("no sample has", missing, len(f.found)); err != nil {
 		return nil, err
 	}
-	if err := wrongKeys("several shards have, so each needs a tab and its shard behind it,", f.ambiguous, len(f.found)); err != nil {
+	if err := wrongKeys("add a tab and the shard after each key that several shards have:", f.ambiguous, len(f.found)); err != nil {
 		return nil, err
 	}
 	slices.Sort(numbers)

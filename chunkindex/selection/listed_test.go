@@ -82,7 +82,7 @@ func TestFindKeys_WrongKeys(t *testing.T) {
 		want string
 	}{
 		{[]string{"x", "n4", "n3", "n2", "n1"}, `no sample has 4 of 5 keys: "n1", "n2", "n3", ...`},
-		{[]string{"x", "y"}, `a tab and its shard behind it, 1 of 2 keys: "y"`},
+		{[]string{"x", "y"}, `add a tab and the shard after each key that several shards have: 1 of 2 keys: "y"`},
 		{[]string{"y\tc.tar"}, `no sample has 1 of 1 keys: "y\tc.tar"`},
 		{[]string{"x", ""}, "a key is empty"},
 	} {

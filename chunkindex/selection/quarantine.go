@@ -62,22 +62,22 @@ func (s *Store) Quarantine(ctx context.Context, q Quarantine) (digest string, cr
 func (q Quarantine) check() error {
 	switch n := uint64(len(q.Bad)); {
 	case n == 0 || n > maxBad:
-		return invalid("%d bad samples, want 1 to %d", n, maxBad)
+		return invalid("%d bad samples: must be from 1 to %d", n, maxBad)
 	case n >= q.Samples:
 		return invalid("all %d samples are bad", q.Samples)
 	case q.Samples > maxSamples:
-		return invalid("a dataset of %d samples", q.Samples)
+		return invalid("the dataset has %d samples, which is not supported", q.Samples)
 	}
 	for i, b := range q.Bad {
 		switch {
 		case b.Number >= q.Samples:
-			return invalid("sample %d of %d", b.Number, q.Samples)
+			return invalid("sample %d does not exist: the dataset has %d samples", b.Number, q.Samples)
 		case i > 0 && b.Number <= q.Bad[i-1].Number:
-			return invalid("sample %d is given twice, or after a later one", b.Number)
+			return invalid("sample %d is given twice, or after a sample with a higher number", b.Number)
 		case len(b.Key) > maxKey:
-			return invalid("sample %d: a key of %d bytes", b.Number, len(b.Key))
+			return invalid("sample %d: its key has %d bytes, more than the limit", b.Number, len(b.Key))
 		case len(b.Reason) > maxReason || !utf8.ValidString(b.Reason):
-			return invalid("sample %d: a reason has at most %d bytes of UTF-8", b.Number, maxReason)
+			return invalid("sample %d: its reason must have at most %d bytes of UTF-8", b.Number, maxReason)
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (q Quarantine) encode() ([]byte, error) {
 	}
 	generation, err := hex.DecodeString(q.Generation)
 	if err != nil || len(generation) != 32 {
-		return nil, invalid("generation %q is no digest", q.Generation)
+		return nil, invalid("generation %q is not a digest", q.Generation)
 	}
 	b := append([]byte(quarantineMagic), generation...)
 	b = binary.LittleEndian.AppendUint64(b, q.Samples)
@@ -102,7 +102,7 @@ func (q Quarantine) encode() ([]byte, error) {
 		}
 	}
 	if len(b)+4 > maxQuarantine {
-		return nil, invalid("%d bytes of keys and reasons, want at most %d", len(b), maxQuarantine)
+		return nil, invalid("keys and reasons have %d bytes in total: must be at most %d", len(b), maxQuarantine)
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
@@ -136,13 +136,13 @@ func decodeQuarantine(b []byte) (Quarantine, error) {
 	rest = rest[quarantineHeader:]
 	for range count {
 		if len(rest) < 8 {
-			return Quarantine{}, corrupt("it ends within a sample")
+			return Quarantine{}, corrupt("it is truncated in a sample")
 		}
 		x := Bad{Number: binary.LittleEndian.Uint64(rest)}
 		rest = rest[8:]
 		for _, to := range []*string{&x.Key, &x.Reason} {
 			if len(rest) < 2 || len(rest)-2 < int(binary.LittleEndian.Uint16(rest)) {
-				return Quarantine{}, corrupt("it ends within a sample")
+				return Quarantine{}, corrupt("it is truncated in a sample")
 			}
 			n := 2 + int(binary.LittleEndian.Uint16(rest))
 			*to, rest = string(rest[2:n]), rest[n:]
@@ -188,7 +188,7 @@ type Finder interface {
 func (q Quarantine) Numbers(ctx context.Context, of Finder) ([]uint64, error) {
 	own := q.Generation == of.Generation()
 	if own && q.Samples != of.Samples() {
-		return nil, corrupt("a quarantine of %d samples, the dataset has %d", q.Samples, of.Samples())
+		return nil, corrupt("it is for a dataset of %d samples, but the dataset has %d", q.Samples, of.Samples())
 	}
 	out := make([]uint64, 0, len(q.Bad))
 	for _, b := range q.Bad {

@@ -61,7 +61,7 @@ func ParseRule(text, salt string) (Rule, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		name, number, ok := strings.Cut(part, "=")
 		if !ok {
-			return Rule{}, invalid("%q: want NAME=PART, such as train=90", part)
+			return Rule{}, invalid("%q: must be NAME=PART, such as train=90", part)
 		}
 		if isPattern(number) {
 			r.Parts = append(r.Parts, Part{Name: name, Match: number})
@@ -69,7 +69,7 @@ func ParseRule(text, salt string) (Rule, error) {
 		}
 		size, err := strconv.ParseUint(number, 10, 32)
 		if err != nil {
-			return Rule{}, invalid("%q: the part of %s is no whole number below 2^32, and no pattern such as train-*", number, name)
+			return Rule{}, invalid("%q: the part of %s must be a whole number below 2^32, or a pattern such as train-*", number, name)
 		}
 		r.Parts = append(r.Parts, Part{Name: name, Size: size})
 	}
@@ -79,33 +79,33 @@ func ParseRule(text, salt string) (Rule, error) {
 // Check validates a rule.
 func (r Rule) Check() error {
 	if len(r.Parts) == 0 || len(r.Parts) > maxParts {
-		return invalid("%d subsets, want 1 to %d", len(r.Parts), maxParts)
+		return invalid("%d subsets: must be from 1 to %d", len(r.Parts), maxParts)
 	}
 	if len(r.Salt) > maxSalt || !utf8.ValidString(r.Salt) || strings.ContainsFunc(r.Salt, unicode.IsControl) {
-		return invalid("the salt is longer than %d bytes, or no text of one line", maxSalt)
+		return invalid("the salt must be one line of at most %d bytes of UTF-8", maxSalt)
 	}
 	var sum uint64
 	for i, p := range r.Parts {
 		switch {
 		case !validName.MatchString(p.Name):
-			return invalid("subset %q: a name has letters, digits, dot, dash and underscore, at most 64", p.Name)
+			return invalid("subset %q: a name must have at most 64 letters, digits, dots, dashes and underscores", p.Name)
 		case r.number(p.Name) != i:
 			return invalid("subset %q is given twice", p.Name)
 		case (p.Match == "") != (r.Parts[0].Match == ""):
-			return invalid("subset %q: all subsets have sizes, or all have patterns", p.Name)
+			return invalid("subset %q: sizes and patterns cannot be combined: give all subsets sizes, or all patterns", p.Name)
 		case p.Match != "":
 			if _, err := path.Match(p.Match, ""); err != nil || p.Size != 0 || !isPattern(p.Match) || !utf8.ValidString(p.Match) || strings.ContainsFunc(p.Match, unicode.IsControl) {
-				return invalid("subset %q: %.200q is no pattern", p.Name, p.Match)
+				return invalid("subset %q: %.200q is not a valid pattern", p.Name, p.Match)
 			}
 		case p.Size == 0 || p.Size > math.MaxUint32:
-			return invalid("subset %q: its part is %d, want 1 or more", p.Name, p.Size)
+			return invalid("subset %q: its part is %d: must be at least 1", p.Name, p.Size)
 		}
 		if sum += p.Size; sum > math.MaxUint32 {
-			return invalid("the parts sum to 2^32 or more")
+			return invalid("the sum of the parts must be below 2^32")
 		}
 	}
 	if r.ByShard() && r.Salt != "" {
-		return invalid("a salt changes nothing where subsets have patterns")
+		return invalid("a salt has no effect on subsets with patterns: omit it")
 	}
 	return nil
 }
@@ -204,13 +204,13 @@ func decodeRule(b []byte) (Rule, error) {
 		return r, fmt.Errorf("rule: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return r, fmt.Errorf("rule: more than one")
+		return r, fmt.Errorf("rule: unexpected data after the JSON value")
 	}
 	if err := r.Check(); err != nil && !r.byList() {
 		return r, fmt.Errorf("rule: %w", err)
 	}
 	if again, err := r.encode(); err != nil || !bytes.Equal(again, b) {
-		return r, fmt.Errorf("rule: not in its one form")
+		return r, fmt.Errorf("rule: not in its canonical form")
 	}
 	return r, nil
 }

@@ -176,7 +176,7 @@ func (w *splitWriter) block(ctx context.Context, chunk int, n uint64) ([]byte, e
 	}
 	err := w.parts(ctx, chunk, n, put)
 	if err == nil && k != n {
-		err = fmt.Errorf("%d keys of %d samples", k, n)
+		err = fmt.Errorf("got %d keys for %d samples", k, n)
 	}
 	if err != nil {
 		return nil, err

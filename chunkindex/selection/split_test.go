@@ -135,19 +135,19 @@ func TestOpenSubsetRefuses(t *testing.T) {
 
 func TestRuleRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                             "want NAME=PART",
-		"train":                        "want NAME=PART",
-		"train=x":                      "no whole number",
-		"train=a-*,val=1":              "all subsets have sizes, or all have patterns",
-		"train=[a":                     "is no pattern",
+		"":                             "must be NAME=PART",
+		"train":                        "must be NAME=PART",
+		"train=x":                      "must be a whole number",
+		"train=a-*,val=1":              "sizes and patterns cannot be combined",
+		"train=[a":                     "is not a valid pattern",
 		"train=a-*,train=b-*":          "given twice",
-		"train=-1":                     "no whole number",
-		"train=0":                      "want 1 or more",
+		"train=-1":                     "must be a whole number",
+		"train=0":                      "must be at least 1",
 		"train=1,train=2":              "given twice",
 		"a/b=1":                        "letters, digits",
 		"=1":                           "letters, digits",
-		"a=4294967295,b=1":             "sum to 2^32",
-		"a=4294967296":                 "no whole number",
+		"a=4294967295,b=1":             "sum of the parts",
+		"a=4294967296":                 "must be a whole number",
 		strings.Repeat("a", 65) + "=1": "letters, digits",
 	} {
 		if _, err := ParseRule(text, ""); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {

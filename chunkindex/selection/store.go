@@ -79,14 +79,14 @@ func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byt
 		return nil, err
 	}
 	if obj.Size == 0 || obj.Size > most {
-		return nil, corrupt("%d bytes, want 1 to %d", obj.Size, most)
+		return nil, corrupt("it has %d bytes: must be from 1 to %d", obj.Size, most)
 	}
 	b := make([]byte, obj.Size)
 	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
 		return nil, err
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
-		return nil, corrupt("its bytes have another digest")
+		return nil, corrupt("its bytes do not match its digest")
 	}
 	return b, nil
 }
@@ -107,7 +107,7 @@ func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int6
 	}
 	obj, err := s.cfg.Reader.Stat(ctx, s.cfg.Prefix+key)
 	if err == nil && obj.Size != size {
-		err = corrupt("%s has %d bytes, want %d: remove it, and try again", key, obj.Size, size)
+		err = corrupt("%s has %d bytes instead of %d: remove the object, and try again", key, obj.Size, size)
 	}
 	return false, err
 }
@@ -149,7 +149,7 @@ func (s *Store) defaultOf(ctx context.Context, generation string) (string, error
 		return "", err
 	}
 	if obj.Size == 0 || obj.Size > maxDefault {
-		return "", corrupt("%d bytes, want 1 to %d", obj.Size, maxDefault)
+		return "", corrupt("it has %d bytes: must be from 1 to %d", obj.Size, maxDefault)
 	}
 	b := make([]byte, obj.Size)
 	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
@@ -167,7 +167,7 @@ func decodeDefault(b []byte) (string, error) {
 		return "", fmt.Errorf("version %d: %w", d.Version, ErrVersion)
 	}
 	if !isDigest(d.Subset) {
-		return "", corrupt("it names no digest")
+		return "", corrupt("it does not contain a digest")
 	}
 	return d.Subset, nil
 }

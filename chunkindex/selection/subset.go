@@ -52,7 +52,7 @@ func (s *Store) openSubset(ctx context.Context, digest, name, generation string,
 		return nil, err
 	}
 	if obj.Size < splitHeader {
-		return nil, corrupt("%d bytes are no split", obj.Size)
+		return nil, corrupt("invalid size of a split: %d bytes", obj.Size)
 	}
 	b := make([]byte, splitHeader)
 	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
@@ -80,7 +80,7 @@ func checkHead(b []byte, generation string, first []uint64, size int64) (*head, 
 		return nil, err
 	}
 	if h.generation != generation {
-		return nil, fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, h.generation)
+		return nil, fmt.Errorf("%w: the subset belongs to generation %.12s", ErrGeneration, h.generation)
 	}
 	return h, h.fits(first, size)
 }
@@ -109,7 +109,7 @@ func (s *Store) download(ctx context.Context, obj objstore.Object, f *os.File, d
 // are read.
 func parseSplit(f file, size int64, name, generation string, first []uint64) (*Subset, error) {
 	if size < splitHeader {
-		return nil, corrupt("%d bytes are no split", size)
+		return nil, corrupt("invalid size of a split: %d bytes", size)
 	}
 	b := make([]byte, splitHeader)
 	if _, err := f.ReadAt(b, 0); err != nil {
@@ -131,13 +131,13 @@ func parseSplit(f file, size int64, name, generation string, first []uint64) (*S
 		return nil, corrupt("its %w", err)
 	}
 	if len(x.rule.Parts) != int(h.parts) {
-		return nil, corrupt("its rule has %d subsets, want %d", len(x.rule.Parts), h.parts)
+		return nil, corrupt("its rule has %d subsets instead of %d", len(x.rule.Parts), h.parts)
 	}
 	if x.rule.version() != h.version {
-		return nil, corrupt("its rule is none of version %d", h.version)
+		return nil, corrupt("its rule is not valid for version %d", h.version)
 	}
 	if x.part = x.rule.number(name); x.part < 0 {
-		return nil, fmt.Errorf("%w %s: it has %s", ErrNoSubset, name, x.rule)
+		return nil, fmt.Errorf("%w %s: the split is %s", ErrNoSubset, name, x.rule)
 	}
 	return x, x.readTable()
 }
@@ -166,7 +166,7 @@ func (x *Subset) readTable() error {
 			sum += uint64(binary.LittleEndian.Uint32(b[at+4*k:]))
 		}
 		if sum != size {
-			return corrupt("chunk %d has %d samples in its subsets, want %d", i, sum, size)
+			return corrupt("chunk %d has %d samples in its subsets instead of %d", i, sum, size)
 		}
 		x.members[i+1] = x.members[i] + uint64(binary.LittleEndian.Uint32(b[at+4*x.part:]))
 		x.offsets[i+1] = x.offsets[i] + h.block(size)
@@ -202,7 +202,7 @@ func (x *Subset) bitmap(ctx context.Context, chunk int) ([]byte, error) {
 		return nil, err
 	}
 	if chunk < 0 || chunk >= len(x.crcs) {
-		return nil, fmt.Errorf("the dataset has %d chunks", len(x.crcs))
+		return nil, fmt.Errorf("no such chunk: the dataset has %d chunks", len(x.crcs))
 	}
 	b := make([]byte, x.offsets[chunk+1]-x.offsets[chunk])
 	if len(b) == 0 {

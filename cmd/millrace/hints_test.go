@@ -97,7 +97,7 @@ func TestErrors_NameDatasetOnce(t *testing.T) {
 	for _, c := range []struct{ dir, want string }{
 		{empty, "file://" + empty + `: no index here yet: run 'millrace index file://` + empty + "'"},
 		{none, "open file://" + none + ": no such directory"},
-		{file, "open file://" + file + ": this is a file: use the directory that holds it"},
+		{file, "open file://" + file + ": this is a file: use the directory that contains it"},
 	} {
 		for _, command := range [][]string{{"verify"}, {"plan"}, {"gc"}, {"serve", "--check", "--dataset"}} {
 			o := millrace(t, nil, append(command, c.dir)...)
@@ -110,7 +110,7 @@ func TestErrors_NameDatasetOnce(t *testing.T) {
 		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitNotFound, want)
 	}
 	o := millrace(t, nil, "index", empty)
-	if want := "millrace: index file://" + empty + ": no shards here: "; o.code != exitNotFound || !strings.HasPrefix(o.stderr, want) {
+	if want := "millrace: index file://" + empty + ": no shards found: "; o.code != exitNotFound || !strings.HasPrefix(o.stderr, want) {
 		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitNotFound, want)
 	}
 }

@@ -26,7 +26,7 @@ func TestServe_ChecksTLSFilesAtStart(t *testing.T) {
 		"a missing file":           {good.Cert, good.Key + ".pem", "", "--tls-cert: TLS key: stat " + good.Key + ".pem"},
 		"a pair that does not fit": {good.Cert, other.Key, "", "--tls-cert: TLS certificate " + good.Cert + " with key " + other.Key},
 		"expired":                  {old.Cert, old.Key, "", "--tls-cert: TLS certificate " + old.Cert + ": it expired at 20"},
-		"a client CA without one":  {good.Cert, good.Key, good.Key, "--tls-cert: client CA " + good.Key + ": it holds no certificate"},
+		"a client CA without one":  {good.Cert, good.Key, good.Key, "--tls-cert: client CA " + good.Key + ": the file contains no certificate"},
 	} {
 		o := millrace(t, nil, "serve", "--dataset", "files="+data, "--check", "--tls-cert", tc.cert, "--tls-key", tc.key, "--client-ca", tc.ca)
 		switch {

@@ -165,8 +165,8 @@ func TestFilesThatAreNotRead(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"nothing":         {filepath.Join(t.TempDir(), "access.yaml"), "no such file"},
 		"a directory":     {t.TempDir(), "not a regular file"},
-		"no name":         {"", "no file is named"},
-		"world-writable":  {writable, "every user of this machine may write it (mode 0602): chmod o-w"},
+		"no name":         {"", "the name of the file is missing"},
+		"world-writable":  {writable, "every user of this machine can write this file (mode 0602): run chmod o-w"},
 		"more than 16 MB": {big, "more than 16777216 bytes"},
 	} {
 		if g, err := Open(Config{File: c.file}); g != nil || err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.file) {

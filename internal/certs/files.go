@@ -53,7 +53,7 @@ const settling = 2 * time.Second
 func newFiles(files []*file, cfg Config, check func([][]byte, time.Time) (*identity, error)) (*Files, error) {
 	for _, x := range files {
 		if x.name == "" {
-			return nil, fmt.Errorf("%s: no file is named", x.what)
+			return nil, fmt.Errorf("%s: the name of the file is missing", x.what)
 		}
 	}
 	f := &Files{check: check, changed: cfg.Changed, files: files}
@@ -96,7 +96,7 @@ func (x *file) read(now time.Time) (changed bool, err error) {
 		return false, nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: want a regular file, since it is read again when it changes", x.name)
+		err = fmt.Errorf("%s: must be a regular file, because it is read again when it changes", x.name)
 	}
 	var text []byte
 	if err == nil {

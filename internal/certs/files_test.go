@@ -36,9 +36,9 @@ func TestNew_RefusesInvalidFiles(t *testing.T) {
 		{name: "as it should be"},
 		{
 			name: "no key named", change: func(c certs.Config) certs.Config { c.Key = ""; return c },
-			peer: "peer key: no file is named", port: "TLS key: no file is named",
+			peer: "peer key: the name of the file is missing", port: "TLS key: the name of the file is missing",
 		},
-		{name: "no CA named", change: func(c certs.Config) certs.Config { c.CA = ""; return c }, peer: "peer CA: no file is named"},
+		{name: "no CA named", change: func(c certs.Config) certs.Config { c.CA = ""; return c }, peer: "peer CA: the name of the file is missing"},
 		{
 			name: "no such CA", change: func(c certs.Config) certs.Config { c.CA += "x"; return c },
 			peer: "peer CA: stat CA: no such file", port: "client CA: stat CA: no such file",
@@ -50,11 +50,11 @@ func TestNew_RefusesInvalidFiles(t *testing.T) {
 		},
 		{
 			name: "another CA", change: func(c certs.Config) certs.Config { c.CA = theirs.File; return c },
-			peer: "peer certificate CERT against CA CA, as a server's: x509: certificate signed by unknown authority",
+			peer: "verify peer certificate CERT with CA CA, as a server's: x509: certificate signed by unknown authority",
 		},
 		{
 			name: "a CA that is a key", change: func(c certs.Config) certs.Config { c.CA = c.Key; return c },
-			peer: "peer CA KEY: it holds no certificate", port: "client CA KEY: it holds no certificate",
+			peer: "peer CA KEY: the file contains no certificate", port: "client CA KEY: the file contains no certificate",
 		},
 		{
 			name: "a certificate that is a key", change: func(c certs.Config) certs.Config { c.Cert = c.Key; return c },

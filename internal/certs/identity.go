@@ -52,7 +52,7 @@ func (id *identity) believe(text []byte) error {
 		id.authorities = append(id.authorities, cert)
 	}
 	if len(id.authorities) == 0 {
-		return errors.New("it holds no certificate")
+		return errors.New("the file contains no certificate")
 	}
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 // malformed part.
 func CheckPattern(pattern string) error {
 	if pattern == "" {
-		return errors.New("want a name")
+		return errors.New("must be a name or pattern, not empty")
 	}
 	for part := range strings.SplitSeq(pattern, ".") {
 		if _, err := path.Match(part, ""); err != nil {
-			return fmt.Errorf("%.300q: the part %.300q between dots is malformed: want * for any letters, ? for one, [a-c] for one of some, or \\ before such a sign", pattern, part)
+			return fmt.Errorf("%.300q: the part %.300q between dots is malformed: * matches any characters, ? one character, [a-c] one of several; write \\ before such a sign to match it literally", pattern, part)
 		}
 	}
 	return nil

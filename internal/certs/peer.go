@@ -45,7 +45,7 @@ func peerIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) 
 		whose string
 	}{{x509.ExtKeyUsageServerAuth, "server's"}, {x509.ExtKeyUsageClientAuth, "client's"}} {
 		if err := verify(id.ca, cert.Leaf, between(cert), use.usage, now); err != nil {
-			return nil, fmt.Errorf("peer certificate %s against CA %s, as a %s: %w", cfg.Cert, cfg.CA, use.whose, err)
+			return nil, fmt.Errorf("verify peer certificate %s with CA %s, as a %s: %w", cfg.Cert, cfg.CA, use.whose, err)
 		}
 	}
 	return id, nil
@@ -119,5 +119,5 @@ func (p *Peer) allowed(cert *x509.Certificate) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the peer's certificate is for %.300q, and none of these is allowed", names)
+	return fmt.Errorf("the peer's certificate is for %.300q, but --peer-allow allows none of these names", names)
 }

@@ -18,11 +18,11 @@ func CheckKey(key string) error {
 	case key == "":
 		return errors.New("empty key")
 	case len(key) > MaxKey:
-		return fmt.Errorf("key of %d bytes, at most %d are allowed", len(key), MaxKey)
+		return fmt.Errorf("key has %d bytes: must be at most %d", len(key), MaxKey)
 	case !utf8.ValidString(key):
 		return fmt.Errorf("key %q is not UTF-8", key)
 	case strings.ContainsRune(key, 0):
-		return fmt.Errorf("key %q holds a zero byte", key)
+		return fmt.Errorf("key %q contains a zero byte", key)
 	}
 	for element := range strings.SplitSeq(key, "/") {
 		if element == "" || element == "." || element == ".." {
@@ -43,7 +43,7 @@ func CheckRange(offset int64, dst [][]byte) (int64, error) {
 	case offset < 0:
 		return 0, fmt.Errorf("negative offset %d", offset)
 	case n == 0:
-		return 0, errors.New("a read of no bytes")
+		return 0, errors.New("a read must have at least one byte")
 	case offset+n < offset:
 		return 0, fmt.Errorf("range at %d with %d bytes overflows", offset, n)
 	}

@@ -24,7 +24,7 @@ func newMemory(size int) (_ *memory, err error) {
 		made, err = unix.MemfdCreate("millrace", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make memory to lend: %w", err)
+		return nil, fmt.Errorf("create shared memory: %w", err)
 	}
 	// F_SETLEASE counts only file descriptions opened by a path, so it ignores the one from
 	// MemfdCreate.
@@ -37,7 +37,7 @@ func newMemory(size int) (_ *memory, err error) {
 	defer func() {
 		if err != nil {
 			m.close()
-			err = fmt.Errorf("make %d bytes of memory to lend: %w", size, err)
+			err = fmt.Errorf("create %d bytes of shared memory: %w", size, err)
 		}
 	}()
 	if err := unix.Ftruncate(descriptor, int64(size)); err != nil {
@@ -58,7 +58,7 @@ func newMemory(size int) (_ *memory, err error) {
 func reopen(descriptor, flags int) (int, error) {
 	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", descriptor), flags|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("reopen memory to lend: %w", err)
+		return -1, fmt.Errorf("reopen shared memory: %w", err)
 	}
 	return again, nil
 }

@@ -7,7 +7,7 @@ import "errors"
 // memory is lent only on Linux.
 type memory struct{ bytes []byte }
 
-var errNoMemory = errors.New("memory is lent only on Linux")
+var errNoMemory = errors.New("shared memory is supported only on Linux")
 
 func newMemory(int) (*memory, error)   { return nil, errNoMemory }
 func (m *memory) reader() (int, error) { return -1, errNoMemory }

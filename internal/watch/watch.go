@@ -77,7 +77,7 @@ func (f File) Settled(ctx context.Context, seen Content) Content {
 
 func (f File) read() ([]byte, error) {
 	if f.Name == "" {
-		return nil, errors.New(": no file is named")
+		return nil, errors.New(": the name of the file is missing")
 	}
 	info, err := os.Stat(f.Name) // checked before the file is opened, because opening a pipe would wait for its writer
 	if err != nil {
@@ -87,7 +87,7 @@ func (f File) read() ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf(" %s: not a regular file, so it cannot be read again", f.Name)
 	case info.Mode().Perm()&0o002 != 0:
-		return nil, fmt.Errorf(" %s: every user of this machine may write it (mode %04o): chmod o-w", f.Name, info.Mode().Perm())
+		return nil, fmt.Errorf(" %s: every user of this machine can write this file (mode %04o): run chmod o-w", f.Name, info.Mode().Perm())
 	}
 	file, err := os.Open(f.Name)
 	if err != nil {
@@ -99,7 +99,7 @@ func (f File) read() ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf(": %w", err)
 	case len(text) > f.MaxBytes:
-		return nil, fmt.Errorf(" %s: more than %d bytes", f.Name, f.MaxBytes)
+		return nil, fmt.Errorf("%s: the file has more than %d bytes", f.Name, f.MaxBytes)
 	}
 	return text, nil
 }

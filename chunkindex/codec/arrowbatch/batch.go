@@ -26,8 +26,8 @@ var (
 	errBuffer = errors.New("buffers of a record batch contradict each other")
 	// In a field that is not nullable, Arrow allows nulls only where the enclosing struct is
 	// null.
-	errUnmasked = errors.New("null in a field that is not nullable")
-	errNull     = errors.New("null inside a list of fixed-size values, which rows cannot represent: write the file again with the nulls filled, or with the list itself null")
+	errUnmasked = errors.New("it has a null, but its schema does not allow nulls")
+	errNull     = errors.New("a list of fixed-size values has a null element, which is not supported: write the file again with a value for each null, or with null for the whole list")
 )
 
 // batchReader returns the nodes and buffers of a record batch in their stored order.

@@ -147,7 +147,7 @@ func Decode(params, stored, dst []byte, m *rows.Mapping) error {
 			b.Gap = 0
 		}
 		if b.Gap > int64(len(stored)) || b.Length > int64(len(stored))-b.Gap {
-			return fmt.Errorf("record batch exceeds the %d bytes that are left of the chunk: %w", len(stored), errMessage)
+			return fmt.Errorf("record batch does not fit into the remaining %d bytes of the chunk: %w", len(stored), errMessage)
 		}
 		batch := stored[b.Gap : b.Gap+b.Length]
 		stored = stored[b.Gap+b.Length:]
@@ -156,7 +156,7 @@ func Decode(params, stored, dst []byte, m *rows.Mapping) error {
 		}
 	}
 	if at < len(dst) || len(stored) > 0 {
-		return fmt.Errorf("record batches end %d bytes early, and leave %d stored ones: %w", len(dst)-at, len(stored), io.ErrUnexpectedEOF)
+		return fmt.Errorf("record batches end %d bytes before the end of the chunk, with %d stored bytes left: %w", len(dst)-at, len(stored), io.ErrUnexpectedEOF)
 	}
 	return nil
 }

@@ -338,7 +338,7 @@ func TestDecode_RejectsNullsInNumberLists(t *testing.T) {
 	}
 	s := arrow.NewSchema([]arrow.Field{{Name: "x", Type: a.DataType(), Nullable: true}}, nil)
 	schema, batches := messages(t, stream(t, nil, array.NewRecordBatch(s, []arrow.Array{a}, 2)))
-	if _, err := rowsOf(schema, batches); err == nil || !strings.Contains(err.Error(), `column "x": null inside a list`) {
+	if _, err := rowsOf(schema, batches); err == nil || !strings.Contains(err.Error(), `column "x": a list of fixed-size values has a null`) {
 		t.Errorf("got %v, want a refusal by name", err)
 	}
 }

@@ -35,11 +35,11 @@ type dictionary struct {
 const errValues = "write the values themselves (in pyarrow, column.cast(column.type.value_type))"
 
 // ErrDictionary is the error for dictionaries that are too large.
-var ErrDictionary = fmt.Errorf("the dictionaries of the file have more than %d bytes together: for the column with most values, %s", MaxDictionary, errValues)
+var ErrDictionary = fmt.Errorf("the dictionaries of the file have more than %d bytes in total: for the column with most values, %s", MaxDictionary, errValues)
 
 var (
-	errPlace     = errors.New("number without a value in its dictionary")
-	errNoColumn  = errors.New("dictionary of no column in the schema")
+	errPlace     = errors.New("it has an index that is not in its dictionary")
+	errNoColumn  = errors.New("the dictionary belongs to no column of the schema")
 	errMissing   = errors.New("its dictionary does not come before the record batch")
 	errNoFirst   = errors.New("it continues a dictionary that does not precede it")
 	errReplaced  = errors.New("a column has two dictionaries, which only a stream may have")

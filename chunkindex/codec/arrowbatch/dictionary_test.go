@@ -42,10 +42,10 @@ func TestDictionary_Rejects(t *testing.T) {
 		keep    func([][]byte) [][]byte
 		want    string
 	}{
-		"a number too high":     {[]arrow.RecordBatch{labels(t, `[0, 2]`, texts(`["a", "b"]`), true)}, all, `column "x": number without a value in its dictionary`},
-		"a number below 0":      {[]arrow.RecordBatch{labels(t, `[0, -1]`, texts(`[""`+strings.Repeat(`, "a"`, 255)+`]`), true)}, all, `column "x": number without a value in its dictionary`},
+		"a number too high":     {[]arrow.RecordBatch{labels(t, `[0, 2]`, texts(`["a", "b"]`), true)}, all, `column "x": it has an index that is not in its dictionary`},
+		"a number below 0":      {[]arrow.RecordBatch{labels(t, `[0, -1]`, texts(`[""`+strings.Repeat(`, "a"`, 255)+`]`), true)}, all, `column "x": it has an index that is not in its dictionary`},
 		"no dictionary":         {[]arrow.RecordBatch{labels(t, `[0]`, texts(`["a"]`), true)}, func(m [][]byte) [][]byte { return m[1:] }, `column "x": its dictionary does not come before`},
-		"a null among values":   {[]arrow.RecordBatch{labels(t, `[0, 1]`, texts(`["a", null]`), false)}, all, `column "x": null in a field that is not nullable`},
+		"a null among values":   {[]arrow.RecordBatch{labels(t, `[0, 1]`, texts(`["a", null]`), false)}, all, `column "x": it has a null, but its schema does not allow nulls`},
 		"a delta without first": {[]arrow.RecordBatch{labels(t, `[0]`, texts(`["a"]`), true), labels(t, `[1]`, texts(`["a", "b"]`), true)}, func(m [][]byte) [][]byte { return m[2:] }, `column "x": it continues a dictionary that does not precede it`},
 		"gigabytes promised":    {[]arrow.RecordBatch{labels(t, `[0]`, array.NewNull(1<<30), true)}, all, `column "x": the dictionaries of the file have more than 67108864 bytes`},
 	} {

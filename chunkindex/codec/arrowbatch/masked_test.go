@@ -19,10 +19,10 @@ func TestDecode_NullsInNonNullableFields(t *testing.T) {
 		want   string // expected rows, or the error text
 	}{
 		{arrow.StructOf(number), `[{"n": 1}, null, {"n": 2}]`, "\x00\x01\x00\x00\x00" + "\x01" + "\x00\x02\x00\x00\x00"},
-		{arrow.StructOf(number), `[{"n": 1}, {"n": null}]`, `column "n": null in a field that is not nullable`},
+		{arrow.StructOf(number), `[{"n": 1}, {"n": null}]`, `column "n": it has a null, but its schema does not allow nulls`},
 		{arrow.ListOf(arrow.StructOf(number)), `[[{"n": 1}, null], null]`, "\x00\x0a\x00\x00\x00" + "\x02\x00\x00\x00\x02" + "\x00\x01\x00\x00\x00" + "\x01"},
-		{arrow.ListOf(arrow.StructOf(number)), `[[{"n": null}]]`, `column "n": null in a field that is not nullable`},
-		{arrow.ListOfNonNullable(arrow.BinaryTypes.String), `[["a", null]]`, `column "x": null in a field that is not nullable`},
+		{arrow.ListOf(arrow.StructOf(number)), `[[{"n": null}]]`, `column "n": it has a null, but its schema does not allow nulls`},
+		{arrow.ListOfNonNullable(arrow.BinaryTypes.String), `[["a", null]]`, `column "x": it has a null, but its schema does not allow nulls`},
 	} {
 		a, _, err := array.FromJSON(memory.DefaultAllocator, c.kind, strings.NewReader(c.values))
 		if err != nil {

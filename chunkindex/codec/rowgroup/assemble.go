@@ -36,8 +36,8 @@ type list struct {
 }
 
 var (
-	errLevels = errors.New("levels of its columns contradict each other")
-	errNull   = errors.New("null inside a list of fixed-size values, which rows cannot represent: write the file again with the nulls filled, or with the list itself null")
+	errLevels = errors.New("the levels of its columns do not match each other")
+	errNull   = errors.New("a list of fixed-size values has a null element, which is not supported: write the file again with a value for each null, or with null for the whole list")
 )
 
 // planner converts a schema to records. It consumes the columns in schema order.

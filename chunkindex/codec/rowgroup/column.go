@@ -169,7 +169,7 @@ func (c *column) page() error {
 	switch h.kind {
 	case pageData, pageDataV2:
 		if h.values > c.values {
-			return fmt.Errorf("page of %d values exceeds the %d that are left: %w", h.values, c.values, errPage)
+			return fmt.Errorf("page has %d values, but only %d are left in the column chunk: %w", h.values, c.values, errPage)
 		}
 		c.values -= h.values
 		c.left = h.values
@@ -231,7 +231,7 @@ func (c *column) version1(h *pageHeader, body []byte) error {
 			continue
 		}
 		if h.levels[i] != encRLE {
-			return fmt.Errorf("levels in encoding %d, which only very old writers use, are not supported: write the file again", h.levels[i])
+			return fmt.Errorf("levels in encoding %d are not supported, since only very old writers use it: write the file again", h.levels[i])
 		}
 		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
 			return fmt.Errorf("levels: %w", errPage)

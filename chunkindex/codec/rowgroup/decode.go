@@ -161,7 +161,7 @@ func Decode(params, stored, dst []byte, m *rows.Mapping) error {
 			f.Gap = 0
 		}
 		if f.Gap > int64(len(stored)) || f.Length > int64(len(stored))-f.Gap {
-			return fmt.Errorf("row group exceeds the %d bytes that are left of the chunk: %w", len(stored), errPage)
+			return fmt.Errorf("row group does not fit into the remaining %d bytes of the chunk: %w", len(stored), errPage)
 		}
 		group := stored[f.Gap : f.Gap+f.Length]
 		stored = stored[f.Gap+f.Length:]
@@ -170,7 +170,7 @@ func Decode(params, stored, dst []byte, m *rows.Mapping) error {
 		}
 	}
 	if at < len(dst) || len(stored) > 0 {
-		return fmt.Errorf("row groups end %d bytes early, and leave %d stored ones: %w", len(dst)-at, len(stored), io.ErrUnexpectedEOF)
+		return fmt.Errorf("row groups end %d bytes before the end of the chunk, with %d stored bytes left: %w", len(dst)-at, len(stored), io.ErrUnexpectedEOF)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 			return nil, fmt.Errorf("row group %d: %w", i, err)
 		}
 		if group.Offset < end {
-			return nil, fmt.Errorf("row group %d: it begins before the end of the preceding one, so they cannot be read sequentially: write the file again", i)
+			return nil, fmt.Errorf("row group %d: it begins before the end of the preceding row group, so the file cannot be read sequentially: write the file again", i)
 		}
 		if group.Pieces == nil {
 			group.Frame.Gap = group.Offset - end
@@ -175,7 +175,7 @@ func (f *File) group(g *group, size int64) (Group, error) {
 	case g.rows > MaxRows || raw > MaxGroup || length > MaxGroup:
 		return Group{}, tooLarge(g.rows, max(raw, length))
 	case length == 0:
-		return Group{}, fmt.Errorf("its columns have no bytes for %d rows", g.rows)
+		return Group{}, fmt.Errorf("its columns have no bytes, although it has %d rows", g.rows)
 	}
 	frame := &Frame{Fields: f.Fields, Rows: g.rows, Length: length, leaves: f.leaves}
 	for i := range columns {
@@ -203,7 +203,7 @@ func (c *chunk) check(l leaf, size int64) error {
 	case c.encrypted:
 		return errEncrypted
 	case c.elsewhere != "":
-		return fmt.Errorf("it is stored in another file, %.200q, which is not supported", c.elsewhere)
+		return fmt.Errorf("it is stored in another file, %.200q: this is not supported", c.elsewhere)
 	case !c.hasMeta:
 		return errors.New("it is not described in the footer")
 	case c.physical != int64(l.physical):

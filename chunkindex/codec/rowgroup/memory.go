@@ -4,7 +4,7 @@ import "errors"
 
 // errMemory is the error for a row group whose pages and dictionaries need more memory than Room
 // allows.
-var errMemory = errors.New("pages and dictionaries need more memory than the rows: write the file again with smaller row groups (row_group_size=) or without unused dictionary values")
+var errMemory = errors.New("pages and dictionaries require more memory than the rows they contain: write the file again with smaller row groups (row_group_size=) or without unused dictionary values")
 
 // memory allocates and counts the memory that decoding a row group needs in addition to its rows.
 // The count for a row group is the same with and without an arena.

@@ -76,7 +76,7 @@ func Decode(params, stored, dst []byte) error {
 		}
 		stored = stored[m.Ahead:]
 		if m.Decoded > int64(len(dst)) {
-			return fmt.Errorf("member of %d bytes exceeds the %d that are left of the chunk", m.Decoded, len(dst))
+			return fmt.Errorf("member of %d bytes does not fit into the remaining %d bytes of the chunk", m.Decoded, len(dst))
 		}
 		if err := m.decode(stored, dst[:m.Decoded]); err != nil {
 			return err

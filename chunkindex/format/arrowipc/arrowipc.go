@@ -74,7 +74,7 @@ func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
 	}
 	m, err := f.message()
 	if err != nil {
-		return nil, fmt.Errorf("it begins like neither an Arrow file nor a stream: %w", err)
+		return nil, fmt.Errorf("it does not begin like an Arrow file or an Arrow stream: %w", err)
 	}
 	if m.Kind != arrowbatch.KindSchema || m.Body != 0 {
 		return nil, errors.New("its first message is not a schema")
@@ -134,7 +134,7 @@ func (f *file) message() (*arrowbatch.Message, error) {
 		return nil, err
 	}
 	if m.Body > f.size-f.at-n {
-		return nil, fmt.Errorf("message at offset %d: %d bytes are missing: the stream may be truncated", f.at, m.Body-(f.size-f.at-n))
+		return nil, fmt.Errorf("message at offset %d: its last %d bytes are missing: the stream may be truncated", f.at, m.Body-(f.size-f.at-n))
 	}
 	f.at += n + m.Body
 	return m, nil

@@ -115,7 +115,7 @@ func TestRefused(t *testing.T) {
 		"a file that was cut":                 {scantest.Objects{"a.arrow": whole[:len(whole)-10]}, "truncated"},
 		"a stream that was cut in a batch":    {scantest.Objects{"a.arrow": streamed[:len(streamed)-20]}, "truncated"},
 		"a stream without the mark of end":    {scantest.Objects{"a.arrow": streamed[:len(streamed)-8]}, "has no end marker"},
-		"another kind of file":                {scantest.Objects{"a.arrow": bytes.Repeat([]byte("x"), 100)}, "like neither an Arrow file nor a stream"},
+		"another kind of file":                {scantest.Objects{"a.arrow": bytes.Repeat([]byte("x"), 100)}, "does not begin like an Arrow file or an Arrow stream"},
 		"a few bytes":                         {scantest.Objects{"a.arrow": []byte("ARR")}, "too few"},
 		"Feather of version 1":                {scantest.Objects{"a.feather": []byte("FEA1 and so on")}, "Feather file of version 1"},
 		"two types of one column":             {scantest.Objects{"a.arrow": whole, "b.arrow": stream(t, other)}, `object b.arrow: column "text" is of type int32 not null here, and of type utf8 in a.arrow`},

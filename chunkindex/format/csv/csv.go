@@ -99,7 +99,7 @@ func csvLine(record string) string { return strings.TrimRight(record, "\r\n") }
 func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (first record, err error) {
 	for _, s := range shards {
 		if delimiter(s.Key) != delimiter(shards[0].Key) {
-			return first, fmt.Errorf("objects %s and %s have different delimiters by their names: select one kind with --match", shards[0].Key, s.Key)
+			return first, fmt.Errorf("the names of the objects %s and %s indicate different delimiters: select objects of one kind with --match", shards[0].Key, s.Key)
 		}
 		if first.text == "" {
 			if first, err = look(ctx, l, s.Key); err != nil {

@@ -70,7 +70,7 @@ func TestSurvey_Header(t *testing.T) {
 		"a.csv": {sample("a/000000000", 3, 3, 1), sample("a/000000001", 7, 3, 1)}, "b.csv": nil, "c.csv": {sample("c/000000000", 1, 3, 2)},
 	})
 	scantest.Finds(t, csv.Format(), present, scantest.Objects{"a.csv": []byte("1,2\n3,4\n")}, map[string][]scantest.Sample{"a.csv": {sample("a/000000000", 4, 3, 1)}})
-	scantest.Refuses(t, csv.Format(), present, numbers, `shard c.csv: at offset 1: header: it is "5,6", but that of a.csv is "1,2": shards of one dataset must have the same header; with --header absent`)
+	scantest.Refuses(t, csv.Format(), present, numbers, `shard c.csv: at offset 1: header: it is "5,6", but that of a.csv is "1,2": shards of one dataset must have the same header; if they have none, use --header absent`)
 	for first, data := range map[string]string{
 		"1,2": "a number", "cat,-0.5": "a number", "x,1e9,y": "a number", `"7",b`: "a number", "a, 3": "a number",
 		"2024-05-17,rain": "a date, or other digits", "a,12:30:00": "a date, or other digits", "host,10.0.0.1": "a date, or other digits", `"2024-05-17T01:02:03Z",x`: "a date, or other digits",
@@ -88,7 +88,7 @@ func TestSurvey_Header(t *testing.T) {
 	for text, want := range map[string]string{
 		"1,2\n3\n":               "at offset 4: record 2: 1 fields, but 2 in the first record of a.csv",
 		"1,2\n\xef\xbb\xbf3,4\n": "at offset 4: record 2: a byte order mark",
-		"1,2\n3,\"4\n":           "record 2: the file ends in a field whose quote is not closed",
+		"1,2\n3,\"4\n":           "record 2: the file ends inside a quoted field",
 		"x\n\ny\n":               "at offset 2: record 2: an empty line in a file of one column",
 	} {
 		scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte(text)}, want)
@@ -107,11 +107,11 @@ func TestSurvey_Header(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"a,b\n1,\"2\n3":     "shard a.csv: at offset 6: record 1: the file ends in a field whose quote is not closed",
-		"a,b\n1,2\n3,x\"\n": "at offset 11: record 2: a quote inside a field",
+		"a,b\n1,\"2\n3":     "shard a.csv: at offset 6: record 1: the file ends inside a quoted field",
+		"a,b\n1,2\n3,x\"\n": "at offset 11: record 2: a quote inside an unquoted field",
 		"a,b\n1,\"x\"y\n":   "at offset 9: record 1: bytes after the quote",
-		"a,b\n1\r2,3\n":     "at offset 5: record 1: a carriage return in the middle",
-		"a,b\n1,2\r":        "at offset 7: record 1: a carriage return in the middle",
+		"a,b\n1\r2,3\n":     "at offset 5: record 1: a carriage return inside an unquoted field",
+		"a,b\n1,2\r":        "at offset 7: record 1: a carriage return inside an unquoted field",
 		"a,b\n1\n":          "at offset 4: record 1: 1 fields, but 2 in the first record of a.csv",
 		"a,b\n1,2\n1,2,3\n": "at offset 8: record 2: 3 fields, but 2 in the first record of a.csv",
 		"a,b\n \t\n":        "record 1: 1 fields",
@@ -121,7 +121,7 @@ func TestRefusals(t *testing.T) {
 		"a\n\n":             "at offset 2: record 1: an empty line in a file of one column",
 		"a,b\n\xff,1\n":     "record 1: not UTF-8",
 		"\xff,b\n1,1\n":     "header: not UTF-8",
-		"a,\"b\n1,2\n":      "object a.csv: first record: the file ends in a field",
+		"a,\"b\n1,2\n":      "object a.csv: first record: the file ends inside a quoted field",
 		"a,\"b\"c\n1,2\n":   "object a.csv: first record: bytes after the quote",
 	} {
 		scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": []byte(text)}, want)

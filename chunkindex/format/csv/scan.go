@@ -92,7 +92,7 @@ func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 	}
 	if !s.begun {
 		if string(text) != s.header {
-			return s.fail(0, fmt.Errorf("it is %.200q, but that of %s is %.200q: shards of one dataset must have the same header; with --header absent they have none", text, s.first, s.header))
+			return s.fail(0, fmt.Errorf("it is %.200q, but that of %s is %.200q: shards of one dataset must have the same header; if they have none, use --header absent", text, s.first, s.header))
 		}
 		s.begun, s.fields = true, p.Fields
 		return s.Gap(int64(len(record)))
@@ -120,4 +120,4 @@ func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 	return s.End()
 }
 
-var errEmpty = errors.New(`an empty line in a file of one column, which readers treat as null or ignore: sed -i 's/^\r\?$/""&/' makes samples of such lines, sed -i '/^\r\?$/d' removes them`)
+var errEmpty = errors.New(`an empty line in a file of one column, which readers treat as null or ignore: sed -i 's/^\r\?$/""&/' makes each of these lines a sample, sed -i '/^\r\?$/d' removes these lines`)

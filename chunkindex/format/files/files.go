@@ -92,5 +92,5 @@ func scan(c *format.Cursor, o format.Object, key, ext string) error {
 	if end, err := c.Ended(); end || err != nil {
 		return err
 	}
-	return c.Fail("object %s is longer than the %d bytes that were listed", o.Key, o.Size)
+	return c.Fail("object %s is longer than its size in the listing, %d bytes", o.Key, o.Size)
 }

@@ -42,10 +42,10 @@ func TestSurveyRefuses(t *testing.T) {
 		"2 objects have no bytes, such as c.jpg":                    {"a.jpg": []byte("a"), "b.jpg": nil, "c.jpg": nil},
 		"a.jpg (image) and a.txt (text) may not":                    {"a.jpg": []byte("a"), "a.txt": []byte("b")},
 		"object b.dat: its name is not that":                        {"a.jpg": []byte("a"), "b.dat": []byte("b")},
-		"objects c/a.b.jpg and c/a_b.jpg would have one key, c/a_b_jpg, in which a dot is an underscore: rename one of them, or exclude it with --match '!c/a_b.jpg'": {
+		"objects c/a.b.jpg and c/a_b.jpg would have the same key, c/a_b_jpg, because a dot becomes an underscore: rename one of the objects, or exclude it with --match '!c/a_b.jpg'": {
 			"c/a.b.jpg": []byte("a"), "c/a0.jpg": []byte("b"), "c/a_b.jpg": []byte("c"),
 		},
-		"objects a.jpg and a_jpg.jpg would have one key, a_jpg,": {"a.jpg": []byte("a"), "a.png": []byte("b"), "a_jpg.jpg": []byte("c")},
+		"objects a.jpg and a_jpg.jpg would have the same key, a_jpg,": {"a.jpg": []byte("a"), "a.png": []byte("b"), "a_jpg.jpg": []byte("c")},
 	} {
 		if _, err := files.Format().Survey(t.Context(), objects, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -19,7 +19,7 @@ func ofOneKind(objects []format.Object) error {
 		case kind == "":
 			return &UnknownError{o.Key}
 		case kind != first:
-			return fmt.Errorf("objects %s (%s) and %s (%s) may not be a sample each: select one kind with --match, combine them into samples with millrace pack, or index each as a sample with --format files",
+			return fmt.Errorf("objects %s (%s) and %s (%s) are of different kinds, so one object may not be one sample: select one kind with --match, combine objects into samples with millrace pack, or make each object a sample with --format files",
 				objects[0].Key, first, o.Key, kind)
 		}
 	}
@@ -67,7 +67,7 @@ func distinguish(shards []format.Shard) error {
 		key, _ := name(s)
 		if j, twice := first[key]; twice {
 			other := shards[j].Key
-			return fmt.Errorf("objects %s and %s would have one key, %s, in which a dot is an underscore: rename one of them, or exclude it with --match '!%s'", other, s.Key, key, s.Key)
+			return fmt.Errorf("objects %s and %s would have the same key, %s, because a dot becomes an underscore: rename one of the objects, or exclude it with --match '!%s'", other, s.Key, key, s.Key)
 		}
 		first[key] = i
 	}

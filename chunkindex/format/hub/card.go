@@ -151,7 +151,7 @@ func namesOf(n *yaml.Node) ([]string, error) {
 	for i := range names {
 		number, err := strconv.Atoi(n.Content[2*i].Value)
 		if err != nil || number < 0 || number >= len(names) || named[number] {
-			return nil, errors.New("the numbers of its classes do not count from 0")
+			return nil, errors.New("the numbers of its classes are not consecutive from 0")
 		}
 		names[number], named[number] = n.Content[2*i+1].Value, true
 	}

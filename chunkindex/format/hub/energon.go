@@ -60,7 +60,7 @@ func ReadEnergon(text []byte) ([]Shards, error) {
 	}
 	for key := range excluded {
 		if !named[key] {
-			return nil, fmt.Errorf("excludes %.200q, which is not a shard: use millrace quarantine to exclude samples; with --split all, or without this entry, the whole shard is indexed", key)
+			return nil, fmt.Errorf("an entry excludes %.200q, which is not a shard: to exclude samples, use millrace quarantine; to index the whole shard, use --split all, or remove the entry", key)
 		}
 		for _, s := range splits {
 			delete(s.Keys, key)

@@ -18,7 +18,7 @@ func TestReadEnergon(t *testing.T) {
 		"shards that are excluded":     {"exclude: ['a/{1..2}.tar']\nsplit_parts:\n  train: ['a/{1..3}.tar']\n", "train: a/3.tar excluded: a/1.tar a/2.tar"},
 		"nothing":                      {"", ""},
 
-		"a sample that is excluded": {"exclude: [a.tar/17]\nsplit_parts: {train: [a.tar]}", `! excludes "a.tar/17", which is not a shard: use millrace quarantine`},
+		"a sample that is excluded": {"exclude: [a.tar/17]\nsplit_parts: {train: [a.tar]}", `! an entry excludes "a.tar/17", which is not a shard: to exclude samples, use millrace quarantine`},
 		"other braces":              {"split_parts: {train: ['{a..c}.tar']}", `! braces in "{a..c}.tar"`},
 		"nested braces":             {"split_parts: {train: ['{a,{b,c}}.tar']}", "! braces in"},
 		"a brace that is not ended": {"split_parts: {train: ['{1..2.tar']}", "! braces in"},

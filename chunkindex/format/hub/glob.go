@@ -29,12 +29,12 @@ func ParsePattern(text string) (Pattern, error) {
 		return p, fmt.Errorf("pattern of %d bytes exceeds the limit of %d", len(text), maxPattern)
 	}
 	if strings.Contains(text, "://") {
-		return p, fmt.Errorf("%q is elsewhere: only objects below the dataset's address are read", text)
+		return p, fmt.Errorf("%q is outside the dataset: only objects below the dataset's address are read", text)
 	}
 	for element := range strings.SplitSeq(strings.TrimLeft(strings.TrimPrefix(text, "./"), "/"), "/") {
 		switch element {
 		case "", ".", "..":
-			return p, fmt.Errorf("%q: an element of the path is %q", text, element)
+			return p, fmt.Errorf("%q: the path contains the element %q, which is not allowed", text, element)
 		case "**":
 			stars++
 		default:
@@ -45,7 +45,7 @@ func ParsePattern(text string) (Pattern, error) {
 		p.elements = append(p.elements, element)
 	}
 	if stars > maxStars {
-		return p, errors.New("a pattern with more than three elements **")
+		return p, errors.New("a pattern has more than three elements **")
 	}
 	p.begin = strings.Join(p.elements, "/")
 	if i := strings.IndexAny(p.begin, `*?[\`); i >= 0 {

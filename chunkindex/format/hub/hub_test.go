@@ -54,7 +54,7 @@ func TestCardsAreRefused(t *testing.T) {
 	many := strings.Repeat("{split: s, path: p},", 5000)
 	for in, want := range map[string]string{
 		"---\nconfigs: {\n---":                  "metadata",
-		card("'../secret/*'"):                   `an element of the path is ".."`,
+		card("'../secret/*'"):                   `the path contains the element ".."`,
 		card("https://elsewhere.example/x.csv"): "is elsewhere",
 		card("'hf://datasets/me/x.csv'"):        "is elsewhere",
 		card("'[a'"):                            "syntax error",

@@ -83,7 +83,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 			return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
 		}
 	} else if o.SequenceLength != 0 {
-		return nil, fmt.Errorf("--sequence-length does not apply to the items of %s: it is for those of %s", offsets.IndexKey, tokensLoader)
+		return nil, fmt.Errorf("--sequence-length does not apply to the items of %s: it applies only to chunks of %s", offsets.IndexKey, tokensLoader)
 	}
 	listed := make([]offsets.Listed, 0, len(index.Chunks))
 	for _, one := range index.Chunks {
@@ -124,10 +124,10 @@ func (c *config) check() error {
 		return fmt.Errorf("item_loader %.100q is not supported, only PyTreeLoader and %s", c.ItemLoader, tokensLoader)
 	}
 	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.DataSpec == nil {
-		return fmt.Errorf("data_format of %d leaves, or no data_spec", len(c.DataFormat))
+		return fmt.Errorf("data_format has %d leaves, or data_spec is missing", len(c.DataFormat))
 	}
 	if c.ofTokens() && (len(c.DataFormat) != 1 || !strings.HasPrefix(c.DataFormat[0], "no_header_")) {
-		return fmt.Errorf("data_format %.100q is not that of tokens", c.DataFormat)
+		return fmt.Errorf("data_format %.100q is not a format of tokens", c.DataFormat)
 	}
 	if e := bytes.TrimSpace(c.Encryption); len(e) > 0 && string(e) != "null" {
 		return errors.New("encrypted chunks are not supported: optimize without encryption, and have the store encrypt")
@@ -171,7 +171,7 @@ func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 		Shard: offsets.Shard{
 			Block: cut.bytes,
 			Stem:  format.Stem(k.Filename, suffix), Samples: uint64(k.Samples), Bytes: k.Bytes, Fields: fields,
-			Tail: ", as where LitData writes rows of Arrow, which are not supported: have optimize return a list or a tuple instead of a dict",
+			Tail: "; the samples may be Arrow rows, which are not supported: have optimize return a list or a tuple instead of a dict",
 		},
 	}, nil
 }

@@ -133,14 +133,14 @@ func TestNotLitData(t *testing.T) {
 
 func TestRefusedIndex(t *testing.T) {
 	for want, change := range map[string]func(index, config, chunk object){
-		"has no chunks":         func(index, _, _ object) { index["chunks"] = []any{} },
-		"or no config":          func(index, _, _ object) { index["config"] = nil },
-		"is not that of tokens": func(_, config, _ object) { config["item_loader"] = "TokensLoader" },
+		"has no chunks":             func(index, _, _ object) { index["chunks"] = []any{} },
+		"or no config":              func(index, _, _ object) { index["config"] = nil },
+		"is not a format of tokens": func(_, config, _ object) { config["item_loader"] = "TokensLoader" },
 		"use --sequence-length": func(_, config, _ object) {
 			config["item_loader"], config["data_format"] = "TokensLoader", []any{"no_header_numpy:3"}
 		},
-		"only PyTreeLoader":                       func(_, config, _ object) { config["item_loader"] = "ParquetLoader" },
-		"N for the samples of TokensLoader(block": func(_, c, _ object) { delete(c, "item_loader"); c["data_format"] = []any{"no_header_tensor:16"} },
+		"only PyTreeLoader": func(_, config, _ object) { config["item_loader"] = "ParquetLoader" },
+		"set --sequence-length to the block_size of TokensLoader": func(_, c, _ object) { delete(c, "item_loader"); c["data_format"] = []any{"no_header_tensor:16"} },
 		"0 leaves":                      func(_, config, _ object) { config["data_format"] = nil },
 		"or no data_spec":               func(_, config, _ object) { config["data_spec"] = nil },
 		"encrypted chunks":              func(_, config, _ object) { config["encryption"] = object{"algorithm": "fernet"} },
@@ -151,7 +151,7 @@ func TestRefusedIndex(t *testing.T) {
 		"but compression is not set":    func(_, _, chunk object) { chunk["filename"] = "chunk-0-0.zstd.bin" },
 		"is invalid":                    func(_, _, chunk object) { chunk["chunk_bytes"] = -1 },
 		"or chunk_size is":              func(_, _, chunk object) { chunk["chunk_size"] = -1 },
-		"more than a shard can have":    func(_, _, chunk object) { chunk["chunk_size"] = 1 << 26 },
+		"more than the limit of":        func(_, _, chunk object) { chunk["chunk_size"] = 1 << 26 },
 		"has 173 bytes, but 174":        func(_, _, chunk object) { chunk["chunk_bytes"] = 174 },
 		"which does not exist":          func(_, _, chunk object) { chunk["filename"] = "chunk-0-9.bin" },
 		`"chunk-0-1.bin" twice`:         func(_, _, chunk object) { chunk["filename"], chunk["chunk_bytes"] = "chunk-0-1.bin", 198 },
@@ -169,18 +169,18 @@ func TestRefusedChunk(t *testing.T) {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], n); return b }
 	}
 	for want, change := range map[string]func(b []byte) []byte{
-		"shard has 2 samples, but 3 in index":                        put(0, 2),
-		"1 bytes between the table and":                              put(4, 21),
-		"inside the table":                                           put(4, 19),
-		"sample 1 would end at 7":                                    put(12, 7),
-		"1 bytes follow the last sample, as wher":                    put(16, 172),
-		"after the shard's end":                                      put(16, 174),
-		"empty sample, as where":                                     put(8, 20),
-		"too few for the lengths":                                    put(8, 35),
-		"its fields have 36 bytes with their lengths, but it has 35": put(20, 9),
-		"its fields have 34 bytes with their lengths, but it has 35": put(20, 7),
-		"shard is longer than the":                                   func(b []byte) []byte { return append(b, 0) },
-		"shard is truncated":                                         func(b []byte) []byte { return b[:len(b)-1] },
+		"shard has 2 samples, but 3 according to index":       put(0, 2),
+		"1 unexpected bytes between the table of offsets and": put(4, 21),
+		"inside the table":                        put(4, 19),
+		"sample 1 would end at 7":                 put(12, 7),
+		"1 bytes follow the last sample, as wher": put(16, 172),
+		"after the shard's end":                   put(16, 174),
+		"empty sample, as where":                  put(8, 20),
+		"too few for the lengths":                 put(8, 35),
+		"the fields and their lengths have 36 bytes, but the sample has 35": put(20, 9),
+		"the fields and their lengths have 34 bytes, but the sample has 35": put(20, 7),
+		"shard is longer than its size in index.json":                       func(b []byte) []byte { return append(b, 0) },
+		"shard is truncated": func(b []byte) []byte { return b[:len(b)-1] },
 	} {
 		o := golden(t)
 		d, err := survey(o)
@@ -196,9 +196,9 @@ func TestRefusedChunk(t *testing.T) {
 
 func TestFraming(t *testing.T) {
 	for want, constants := range map[string]string{
-		"no constants": "", "unknown field": `{"data_format":["int"],"data_spec":"","more":1}`, "0 leaves": `{"data_format":[],"data_spec":""}`,
-		"blocks of -1":            `{"data_format":["int"],"data_spec":"","block_size":-1}`,
-		"litdata constants: json": `[]`,
+		"litdata: description of the shards is missing": "", "unknown field": `{"data_format":["int"],"data_spec":"","more":1}`, "0 leaves": `{"data_format":[],"data_spec":""}`,
+		"blocks of -1": `{"data_format":["int"],"data_spec":"","block_size":-1}`,
+		"litdata: description of the shards: json": `[]`,
 	} {
 		var raw json.RawMessage
 		if constants != "" {

@@ -29,7 +29,7 @@ type blocks struct {
 // target. It derives the size of a token from the chunks' index entries.
 func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 	if sequence <= 0 {
-		return blocks{}, errors.New("it does not define the number of tokens per sample: use --sequence-length N for the samples of TokensLoader(block_size=N+1)")
+		return blocks{}, errors.New("the index does not give the number of tokens per sample: set --sequence-length to the block_size of TokensLoader minus 1")
 	}
 	width := int64(0)
 	for _, k := range chunks {
@@ -46,10 +46,10 @@ func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 		width = data / *k.Dim
 	}
 	if width == 0 || width > 16 {
-		return blocks{}, fmt.Errorf("tokens of %d bytes", width)
+		return blocks{}, fmt.Errorf("tokens of %d bytes are not supported", width)
 	}
 	if sequence >= format.MaxSample/width {
-		return blocks{}, fmt.Errorf("%d tokens of %d bytes are more than a sample can have, %d bytes", sequence+1, width, format.MaxSample)
+		return blocks{}, fmt.Errorf("a sample of %d tokens of %d bytes each exceeds the limit of %d bytes", sequence+1, width, format.MaxSample)
 	}
 	return blocks{tokens: sequence + 1, bytes: (sequence + 1) * width}, nil
 }

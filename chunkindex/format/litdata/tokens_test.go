@@ -137,7 +137,7 @@ func TestRefusedTokens(t *testing.T) {
 		t.Errorf("tokens of another length in another chunk: got %v, want an error with its name", err)
 	}
 	for _, n := range []int64{format.MaxSample / 2, 1<<63 - 1} {
-		if _, err := litdata.Format().Survey(context.Background(), two, format.Options{SequenceLength: n}); err == nil || !strings.Contains(err.Error(), "more than a sample can have") {
+		if _, err := litdata.Format().Survey(context.Background(), two, format.Options{SequenceLength: n}); err == nil || !strings.Contains(err.Error(), "exceeds the limit of") {
 			t.Errorf("%d tokens: got %v, want an error", n, err)
 		}
 	}

@@ -21,18 +21,18 @@ func TestRefusedIndex(t *testing.T) {
 		return func(_, s object) { s["compression"], s["zip_data"] = how, file(name, 10) }
 	}
 	for want, change := range map[string]func(index, shard object){
-		"has version 3":                         func(index, _ object) { index["version"] = 3 },
-		"names no shard":                        func(index, _ object) { index["shards"] = []any{} },
-		"names shard \"b.mds\", which does not": func(_, s object) { s["raw_data"].(object)["basename"] = "b.mds" },
-		"names shard \"shard.00000.mds\" twi":   func(index, s object) { index["shards"] = []any{s, s} },
-		"has 738 bytes, but 739 in index":       func(_, s object) { s["raw_data"].(object)["bytes"] = 739 },
-		"raw_data or samples":                   func(_, s object) { s["raw_data"].(object)["bytes"] = -1 },
-		"samples is invalid":                    func(_, s object) { s["samples"] = -1 },
-		"more than a shard can have":            func(_, s object) { s["samples"] = 1 << 26 },
-		`format "json" is not supported`:        func(_, s object) { s["format"] = "json" },
-		`format "csv" is not supported`:         func(_, s object) { s["format"] = "csv" },
-		"version 1 is not supported":            func(_, s object) { s["version"] = 1 },
-		"is invalid":                            func(_, s object) { s["raw_data"] = nil },
+		"has version 3":                             func(index, _ object) { index["version"] = 3 },
+		"names no shard":                            func(index, _ object) { index["shards"] = []any{} },
+		"names shard \"b.mds\", which does not":     func(_, s object) { s["raw_data"].(object)["basename"] = "b.mds" },
+		"names shard \"shard.00000.mds\" twi":       func(index, s object) { index["shards"] = []any{s, s} },
+		"has 738 bytes, but 739 according to index": func(_, s object) { s["raw_data"].(object)["bytes"] = 739 },
+		"raw_data or samples":                       func(_, s object) { s["raw_data"].(object)["bytes"] = -1 },
+		"samples is invalid":                        func(_, s object) { s["samples"] = -1 },
+		"more than the limit of":                    func(_, s object) { s["samples"] = 1 << 26 },
+		`format "json" is not supported`:            func(_, s object) { s["format"] = "json" },
+		`format "csv" is not supported`:             func(_, s object) { s["format"] = "csv" },
+		"version 1 is not supported":                func(_, s object) { s["version"] = 1 },
+		"is invalid":                                func(_, s object) { s["raw_data"] = nil },
 		"0 columns": func(_, s object) {
 			s["column_names"], s["column_encodings"], s["column_sizes"] = []any{}, []any{}, []any{}
 		},
@@ -72,7 +72,7 @@ func TestRefusedIndex(t *testing.T) {
 
 func TestShardsWithoutAnIndex(t *testing.T) {
 	for key, want := range map[string]string{
-		"shard.00000.mds": "copy the one that its writer stored", "shard.00000.mds.zstd": "requires an index.json", "train/shard.00000.mds": "merge_index",
+		"shard.00000.mds": "copy the file that the writer of the shard stored", "shard.00000.mds.zstd": "requires an index.json", "train/shard.00000.mds": "merge_index",
 	} {
 		_, err := mds.Format().Survey(context.Background(), scantest.Objects{key: nil, "index.json": []byte(`{"chunks":[]}`)}, format.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -90,28 +90,28 @@ func TestRefusedShard(t *testing.T) {
 	first := int(binary.LittleEndian.Uint32(build(t, "one", "two")[shardKey][4:]))
 	const table, sample = 4 + 4*3, 4 + 3 + 4 // lengths for a shard of two samples
 	for want, change := range map[string]func(b []byte) []byte{
-		"shard has 3 samples, but 2 in index":  put(0, 3),
-		"would begin at 15, inside the table":  put(4, table-1),
-		"would begin at 0, inside the table":   put(4, 0),
-		"sample 0 would end at 5, before it":   put(8, 5),
-		"sample 1 would end at 9, before":      put(12, 9),
-		"after the shard's end":                put(12, 1<<31),
-		"1 bytes follow the last sample":       put(12, uint32(first+2*sample-1)),
-		"shard is longer than the":             func(b []byte) []byte { return append(b, 0) },
-		"its fields have 12 bytes":             put(first, 4),
-		"its fields have 10 bytes with their":  put(first, 2),
-		"its fields have 4294967303":           put(first, 1<<32-1),
-		"too few for the lengths":              put(8, uint32(first+3)),
-		"empty sample":                         put(8, uint32(first)),
-		"at offset 16: header: its columns":    func(b []byte) []byte { return bytes.Replace(b, []byte(`"a", "b"`), []byte(`"a", "c"`), 1) },
-		"in index.json":                        func(b []byte) []byte { return bytes.Replace(b, []byte(`[null, 4]`), []byte(`[null, 8]`), 1) },
-		`"csv" of version 2`:                   func(b []byte) []byte { return bytes.Replace(b, []byte(`"mds"`), []byte(`"csv"`), 1) },
-		"of version 3":                         func(b []byte) []byte { return bytes.Replace(b, []byte(`"version": 2`), []byte(`"version": 3`), 1) },
-		"header: invalid character":            func(b []byte) []byte { b[table] = '#'; return b },
-		"header: unexpected end of JSON input": put(4, table),
-		"at offset 3: shard is truncated":      func(b []byte) []byte { return b[:3] },
-		"at offset 10: shard is truncated":     func(b []byte) []byte { return b[:10] },
-		"at offset 17: shard is truncated":     func(b []byte) []byte { return b[:table+1] },
+		"shard has 3 samples, but 2 according to index": put(0, 3),
+		"would begin at 15, inside the table":           put(4, table-1),
+		"would begin at 0, inside the table":            put(4, 0),
+		"sample 0 would end at 5, before it":            put(8, 5),
+		"sample 1 would end at 9, before":               put(12, 9),
+		"after the shard's end":                         put(12, 1<<31),
+		"1 bytes follow the last sample":                put(12, uint32(first+2*sample-1)),
+		"shard is longer than its size in index.json":   func(b []byte) []byte { return append(b, 0) },
+		"the fields and their lengths have 12 bytes":    put(first, 4),
+		"the fields and their lengths have 10 bytes":    put(first, 2),
+		"the fields and their lengths have 4294967303":  put(first, 1<<32-1),
+		"too few for the lengths":                       put(8, uint32(first+3)),
+		"empty sample":                                  put(8, uint32(first)),
+		"at offset 16: header: its columns":             func(b []byte) []byte { return bytes.Replace(b, []byte(`"a", "b"`), []byte(`"a", "c"`), 1) },
+		"in index.json":                                 func(b []byte) []byte { return bytes.Replace(b, []byte(`[null, 4]`), []byte(`[null, 8]`), 1) },
+		`"csv" and version 2`:                           func(b []byte) []byte { return bytes.Replace(b, []byte(`"mds"`), []byte(`"csv"`), 1) },
+		"and version 3":                                 func(b []byte) []byte { return bytes.Replace(b, []byte(`"version": 2`), []byte(`"version": 3`), 1) },
+		"header: invalid character":                     func(b []byte) []byte { b[table] = '#'; return b },
+		"header: unexpected end of JSON input":          put(4, table),
+		"at offset 3: shard is truncated":               func(b []byte) []byte { return b[:3] },
+		"at offset 10: shard is truncated":              func(b []byte) []byte { return b[:10] },
+		"at offset 17: shard is truncated":              func(b []byte) []byte { return b[:table+1] },
 	} {
 		o := build(t, "one", "two")
 		b := change(bytes.Clone(o[shardKey]))
@@ -156,9 +156,9 @@ func TestHashes(t *testing.T) {
 
 func TestFraming(t *testing.T) {
 	for want, constants := range map[string]string{
-		"no constants": "", "unknown field": `{"column_encodings":["int"],"column_names":["a"],"column_sizes":[8],"more":1}`,
+		"mds: description of the columns is missing": "", "unknown field": `{"column_encodings":["int"],"column_names":["a"],"column_sizes":[8],"more":1}`,
 		"1 columns with 0 encodings": `{"column_names":["a"]}`, "cannot have a size": `{"column_encodings":["int"],"column_names":["a"],"column_sizes":[0]}`,
-		"mds constants: json": `[]`,
+		"mds: description of the columns: json": `[]`,
 	} {
 		var raw json.RawMessage
 		if constants != "" {

@@ -111,10 +111,10 @@ func stray(l format.Listing, o format.Options) error {
 		switch {
 		case !strings.HasSuffix(format.Plain(object.Key), suffix):
 		case strings.Contains(object.Key, "/"):
-			return fmt.Errorf("shard %.200q has no %s above it: index the directory that has one, or merge the indexes with streaming.base.util.merge_index",
+			return fmt.Errorf("shard %.200q has no %s in a parent directory: index the directory that has this file, or merge the files with streaming.base.util.merge_index",
 				object.Key, offsets.IndexKey)
 		default:
-			return fmt.Errorf("shard %.200q requires an %s with a list of \"shards\" in its directory: copy the one that its writer stored", object.Key, offsets.IndexKey)
+			return fmt.Errorf("shard %.200q requires an %s with a list of \"shards\" in its directory: copy the file that the writer of the shard stored", object.Key, offsets.IndexKey)
 		}
 	}
 	if o.Named {
@@ -200,7 +200,7 @@ func (s *shard) header(b []byte) error {
 		return err
 	}
 	if h.Format != framing.MDS || h.Version != 2 {
-		return fmt.Errorf("format %.100q of version %d", h.Format, h.Version)
+		return fmt.Errorf("its header has format %.100q and version %d, which are not supported", h.Format, h.Version)
 	}
 	if !h.Equal(s.MDSColumns) {
 		return fmt.Errorf("its columns differ from those in %s", offsets.IndexKey)

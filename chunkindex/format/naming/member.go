@@ -18,12 +18,12 @@ type Group struct {
 // The group retains ext.
 func (g *Group) Add(name, ext string) error {
 	if meta(name) {
-		return errors.New("WebDataset's reader skips members with such names: remove it from the shard, or rename it")
+		return errors.New("WebDataset's reader skips members with such a name: remove the member from the shard, or rename it")
 	}
 	lower := strings.ToLower(ext)
 	switch before, twice := g.exts[lower]; {
 	case twice && before == ext:
-		return errors.New("two members with this name in one sample")
+		return errors.New("two members of one sample have this name")
 	case twice:
 		return fmt.Errorf("two members in one sample whose extensions, %.100q and %.100q, differ only in case, which WebDataset's reader ignores", before, ext)
 	case lower == "__key__", lower == "__url__", lower == "__local_path__", lower == "__bad__":

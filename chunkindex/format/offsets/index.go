@@ -81,10 +81,10 @@ func Match(objects []format.Object, listed []Listed) ([]format.Shard, []Listed, 
 			return nil, nil, fmt.Errorf("%s names shard %.200q, which does not exist", IndexKey, s.Key)
 		}
 		if s.Size >= 0 && o.Size != s.Size {
-			return nil, nil, fmt.Errorf("shard %s has %d bytes, but %d in %s", s.Key, o.Size, s.Size, IndexKey)
+			return nil, nil, fmt.Errorf("shard %s has %d bytes, but %d according to %s", s.Key, o.Size, s.Size, IndexKey)
 		}
 		if s.Samples > MaxSamples {
-			return nil, nil, fmt.Errorf("shard %s has %d samples in %s, more than a shard can have, %d", s.Key, s.Samples, IndexKey, MaxSamples)
+			return nil, nil, fmt.Errorf("shard %s has %d samples according to %s, more than the limit of %d", s.Key, s.Samples, IndexKey, MaxSamples)
 		}
 		shards = append(shards, format.Shard{Object: o, Says: s.Says})
 	}

@@ -89,10 +89,10 @@ func TestScan_FollowsTheTable(t *testing.T) {
 
 func TestScan_LimitsSamples(t *testing.T) {
 	for want, s := range map[string]offsets.Shard{
-		"more than a shard can have":      {Samples: offsets.MaxSamples + 1},
+		"exceed the limit of a shard":     {Samples: offsets.MaxSamples + 1},
 		"does not fit into a shard of 11": {Samples: 1, Bytes: 11},
 		"header of 1048577 bytes":         {Samples: 1, Bytes: 1 << 30, Header: func([]byte) error { return nil }},
-		"are more than a sample can have": {Samples: 1, Bytes: 1<<30 + 13},
+		"exceed the limit of a sample":    {Samples: 1, Bytes: 1<<30 + 13},
 	} {
 		first, last := uint32(12), uint32(s.Bytes)
 		if s.Header != nil {

@@ -43,7 +43,7 @@ type Shard struct {
 // Scan scans a shard. It returns an error if the shard does not match its description.
 func (s Shard) Scan(c *format.Cursor) error {
 	if s.Samples > MaxSamples {
-		return fmt.Errorf("%d samples are more than a shard can have, %d", s.Samples, MaxSamples)
+		return fmt.Errorf("%d samples exceed the limit of a shard, %d", s.Samples, MaxSamples)
 	}
 	sizes := int64(0)
 	for _, f := range s.Fields {
@@ -91,14 +91,14 @@ func (s *scanner) run() error {
 	if end, err := s.Ended(); end || err != nil {
 		return err
 	}
-	return s.Fail("shard is longer than the %d bytes that index.json says", s.Bytes)
+	return s.Fail("shard is longer than its size in index.json, %d bytes", s.Bytes)
 }
 
 // next returns the next n bytes, or an error if the shard is truncated.
 func (s *scanner) next(n int64) ([]byte, error) {
 	b, err := s.Peek(n)
 	if err == nil && int64(len(b)) < n {
-		err = fail(s.Offset()+int64(len(b)), "shard is truncated: it has %d bytes in index.json", s.Bytes)
+		err = fail(s.Offset()+int64(len(b)), "shard is truncated: according to index.json it has %d bytes", s.Bytes)
 	}
 	return b, err
 }
@@ -110,7 +110,7 @@ func (s *scanner) table() ([]byte, error) {
 		return nil, err
 	}
 	if n := binary.LittleEndian.Uint32(b); uint64(n) != s.Samples {
-		return nil, s.Fail("shard has %d samples, but %d in index.json", n, s.Samples)
+		return nil, s.Fail("shard has %d samples, but %d according to index.json", n, s.Samples)
 	}
 	if err := s.Gap(4); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *scanner) table() ([]byte, error) {
 // check validates all offsets before the scan passes any sample on.
 func (s *scanner) check(offset func(uint64) int64) error {
 	if offset(0) < s.Offset() {
-		return fail(4, "the first sample would begin at %d, inside the table", offset(0))
+		return fail(4, "the first sample would begin at %d, inside the table of offsets", offset(0))
 	}
 	for i := range s.Samples {
 		if offset(i+1) < offset(i) {
@@ -159,7 +159,7 @@ func (s *scanner) header(first int64) error {
 	case n > maxHeader:
 		return s.Fail("header of %d bytes is longer than %d", n, maxHeader)
 	case n > 0 && s.Header == nil:
-		return s.Fail("%d bytes between the table and the first sample", n)
+		return s.Fail("%d unexpected bytes between the table of offsets and the first sample", n)
 	case s.Header == nil:
 		return nil
 	}
@@ -182,7 +182,7 @@ func (s *scanner) sample(i uint64, n int64) error {
 	case n == 0:
 		return s.Fail("empty sample%s", s.Tail)
 	case n > format.MaxSample:
-		return s.Fail("%d bytes are more than a sample can have, %d", n, format.MaxSample)
+		return s.Fail("%d bytes exceed the limit of a sample, %d", n, format.MaxSample)
 	case n < s.sizes:
 		return s.Fail("%d bytes are too few for the lengths of its fields", n)
 	}
@@ -191,7 +191,7 @@ func (s *scanner) sample(i uint64, n int64) error {
 		return err
 	}
 	if sum := s.measure(sizes); sum != n {
-		return s.Fail("its fields have %d bytes with their lengths, but it has %d", sum, n)
+		return s.Fail("the fields and their lengths have %d bytes, but the sample has %d", sum, n)
 	}
 	s.Ahead(n)
 	if err := s.Data(s.sizes); err != nil {

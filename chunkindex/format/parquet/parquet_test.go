@@ -234,10 +234,10 @@ func TestChosenFields(t *testing.T) {
 	if d := cmp.Diff(want, format.FieldsOf(f)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	scantest.Refuses(t, parquet.Format(), choose("caption"), o, `no column is called "caption": the columns are image.bytes, image.path, embedding`)
+	scantest.Refuses(t, parquet.Format(), choose("caption"), o, `no column has the name "caption": the columns are image.bytes, image.path, embedding`)
 	scantest.Refuses(t, parquet.Format(), choose("messages.content"), o, `"messages.content"`)
 	o["b.parquet"] = file(t, "types")
-	scantest.Refuses(t, parquet.Format(), choose("captions"), o, `object b.parquet: no column is called "captions"`)
+	scantest.Refuses(t, parquet.Format(), choose("captions"), o, `object b.parquet: no column has the name "captions"`)
 	o["b.parquet"] = file(t, "checksums")
 	o["a.parquet"] = file(t, "types")
 	if _, err := scantest.Scan(t.Context(), parquet.Format(), choose("int32"), o); err != nil {

@@ -61,7 +61,7 @@ func (s *survey) cifar(ctx context.Context) (*format.Dataset, error) {
 			case fault == "":
 				right++
 			case wrong == nil:
-				wrong = fmt.Errorf("object %s differs from files of %s: %s", o.Key, c.name, fault)
+				wrong = fmt.Errorf("object %s is not a valid file of %s: %s", o.Key, c.name, fault)
 			}
 		}
 		if wrong != nil && (right > 0 || s.o.Named) {

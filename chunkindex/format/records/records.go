@@ -28,7 +28,7 @@ func Format() format.Format {
 func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	if o.SequenceLength != 0 {
 		if o.Named || o.RecordSize != 0 {
-			return nil, errors.New("a sequence length is for tokens, not for records: use either --record-size or --sequence-length")
+			return nil, errors.New("--sequence-length applies to tokens, not to records: use either --record-size or --sequence-length")
 		}
 		return nil, nil
 	}
@@ -45,7 +45,7 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 		d, err = s.cifar(ctx)
 	}
 	if d == nil && err == nil && o.Named {
-		err = errors.New("no .npy or CIFAR file found: other files of records require --record-size")
+		err = errors.New("no .npy or CIFAR file found: other files of fixed-size records require --record-size")
 	}
 	return d, err
 }
@@ -92,7 +92,7 @@ func (s *survey) flat() (*format.Dataset, error) {
 	case len(s.npys) > 0:
 		return nil, fmt.Errorf("object %s defines its own record size: omit --record-size", s.npys[0].Key)
 	case len(s.flats) == 0:
-		return nil, errors.New("a record size was given, and no object's name ends in .bin, .raw or .dat")
+		return nil, errors.New("--record-size was given, but no object's name ends in .bin, .raw or .dat")
 	}
 	layout, err := told(s.o)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *survey) flat() (*format.Dataset, error) {
 	}
 	for _, o := range s.flats {
 		if o.Key == format.Plain(o.Key) && o.Size%layout.Size() != 0 {
-			return nil, fmt.Errorf("object %s has %d bytes, which is not a multiple of a record's %d", o.Key, o.Size, layout.Size())
+			return nil, fmt.Errorf("object %s has %d bytes, which is not a multiple of the record size, %d", o.Key, o.Size, layout.Size())
 		}
 	}
 	return s.dataset(s.flats, layout, func(sc *scanner) error { return sc.all(layout.Size()) }), nil
@@ -118,7 +118,7 @@ func told(o format.Options) (framing.Layout, error) {
 	}
 	size := int64(dtype.Size())
 	if o.RecordSize < 1 || o.RecordSize > format.MaxSample || o.RecordSize%size != 0 {
-		return framing.Layout{}, fmt.Errorf("record size %d: use 1 to %d, a multiple of the %d of %s", o.RecordSize, format.MaxSample, size, dtype)
+		return framing.Layout{}, fmt.Errorf("record size %d: must be from 1 to %d, and a multiple of the %d bytes of type %s", o.RecordSize, format.MaxSample, size, dtype)
 	}
 	return framing.NewLayout(dtype, []uint64{uint64(o.RecordSize / size)})
 }
@@ -135,10 +135,10 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 	}
 	if len(a.Shape) == 1 && !s.o.Named && strings.ContainsAny(a.DType.String(), "iu") {
 		return nil, &format.ChoiceError{
-			Cause: fmt.Sprintf("object %s is an array of one dimension, of which each sample would be one number", s.npys[0].Key),
+			Cause: fmt.Sprintf("object %s is an array of one dimension, so each sample would be one number", s.npys[0].Key),
 			Ways: []format.Way{
-				{Flag: "sequence-length", Value: 1024, Effect: "takes 1,024 tokens and the next one for a sample"},
-				{Flag: "format", Value: framing.Records, Effect: "takes each number for a sample"},
+				{Flag: "sequence-length", Value: 1024, Effect: "makes samples of 1,024 tokens and the next one"},
+				{Flag: "format", Value: framing.Records, Effect: "makes each number a sample"},
 			},
 		}
 	}

@@ -43,7 +43,7 @@ func (s *scanner) array(first string, want framing.Layout) error {
 		return s.Fail("%v", err)
 	}
 	if !have.Equal(want) {
-		return s.Fail("samples are of %v, those of %s of %v: shards of one dataset have one type and shape", have, first, want)
+		return s.Fail("samples have type and shape %v, but samples of %s have %v: shards of one dataset must have the same type and shape", have, first, want)
 	}
 	if err := s.Gap(a.Start); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *scanner) array(first string, want framing.Layout) error {
 	if end, err := s.Ended(); end || err != nil {
 		return err
 	}
-	return s.Fail("more bytes follow the %d samples that the header says there are", a.Shape[0])
+	return s.Fail("more bytes follow the %d samples of the header", a.Shape[0])
 }
 
 // record reads a record that is a single array.

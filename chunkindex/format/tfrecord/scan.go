@@ -20,7 +20,7 @@ func scan(shard format.Object, c *format.Cursor) error {
 			return err
 		}
 		if len(head) < headSize {
-			return c.Fail("record %d is cut: %d bytes of a length", n, len(head))
+			return c.Fail("record %d is truncated: only %d bytes of its header", n, len(head))
 		}
 		if err := record(c, stem, n, head); err != nil {
 			return err
@@ -35,7 +35,7 @@ func record(c *format.Cursor, stem string, n uint64, head []byte) error {
 		return c.Fail("record %d: %v", n, err)
 	}
 	if size > format.MaxSample-headSize-footSize {
-		return c.Fail("record %d: %d bytes are more than a sample can have, %d", n, size, format.MaxSample)
+		return c.Fail("record %d: %d bytes exceed the limit of a sample, %d", n, size, format.MaxSample)
 	}
 	if err := c.Begin(format.Numbered(stem, n)); err != nil {
 		return err

@@ -100,7 +100,7 @@ func begins(ctx context.Context, l format.Listing, shards []format.Object) error
 func begin(ctx context.Context, l format.Listing, shards []format.Object) error {
 	return format.EachHead(ctx, l, filled(shards), func(o format.Object, head []byte) (bool, error) {
 		if !begun(head) {
-			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: rewrite it if it is damaged, or exclude it with --match", o.Key, compressed(head))
+			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: restore the object if it is damaged, or exclude it with --match", o.Key, compressed(head))
 		}
 		return true, nil
 	})
@@ -141,7 +141,7 @@ func begun(head []byte) bool {
 // compressed returns a hint for a gzip file without a suffix, because TensorFlow does not add one.
 func compressed(head []byte) string {
 	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
-		return ": it is compressed by gzip, and its name does not end in .gz"
+		return ": it is compressed by gzip, but its name does not end in .gz"
 	}
 	return ""
 }

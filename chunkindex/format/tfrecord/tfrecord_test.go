@@ -147,11 +147,11 @@ func TestRefusals(t *testing.T) {
 		{false, scantest.Objects{"a.tfrecord": []byte("not a record at all")}, "object a.tfrecord does not begin with a TFRecord"},
 		{false, scantest.Objects{"a.tfrecord": nil, "b.tfrecord": []byte("\x1f\x8b123456789012")}, "object b.tfrecord does not begin with a TFRecord: it is compressed by gzip"},
 		{false, scantest.Objects{"a.tfrecord": file("x")[:5]}, "object a.tfrecord does not begin"},
-		{true, scantest.Objects{"a": []byte("not a record at all")}, "object a does not begin with a TFRecord: rewrite it"},
+		{true, scantest.Objects{"a": []byte("not a record at all")}, "object a does not begin with a TFRecord: restore the object"},
 		{true, scantest.Objects{"a": file("one"), "b": damaged(file("two"))}, "object b does not begin with a TFRecord"},
 		{false, scantest.Objects{"a-00000": file("one"), "a-00001": damaged(file("two"))}, "object a-00001 does not begin with a TFRecord"},
 		{false, scantest.Objects{"a-00000": damaged(file("one")), "a-00001": file("two")}, "object a-00000 does not begin with a TFRecord"},
-		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<30)...)}, "shard a.tfrecord: at offset 17: record 1: 1073741824 bytes are more than a sample can have"},
+		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<30)...)}, "shard a.tfrecord: at offset 17: record 1: 1073741824 bytes exceed the limit of a sample"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(math.MaxUint64)...)}, "record 1: 18446744073709551615 bytes"},
 		{false, scantest.Objects{"a.tfrecord": append(file("x"), head(1<<29)...)}, "shard is truncated: 536870912 bytes are missing"},
 	} {

@@ -58,7 +58,7 @@ func (s *survey) flat(o format.Object, head []byte) (file, error) {
 	stored := o.Key == format.Plain(o.Key) // uncompressed, so the stored size is the size of the contents
 	if d, count, ok := llmc(head); ok {
 		if stored && (o.Size-llmcHeader != count*int64(d.Size())) {
-			return file{}, fmt.Errorf("%d bytes follow the header, not the %d of its %d tokens", o.Size-llmcHeader, count*int64(d.Size()), count)
+			return file{}, fmt.Errorf("%d bytes follow the header, but the %[3]d tokens of the header have %[2]d", o.Size-llmcHeader, count*int64(d.Size()), count)
 		}
 		return file{Object: o, dtype: d, start: llmcHeader, count: count}, s.agrees(d)
 	}
@@ -70,7 +70,7 @@ func (s *survey) flat(o format.Object, head []byte) (file, error) {
 	}
 	d, err := s.dtype()
 	if err == nil && stored && o.Size%int64(d.Size()) != 0 {
-		err = fmt.Errorf("%d bytes are not a multiple of the %d of %s", o.Size, d.Size(), d)
+		err = fmt.Errorf("its %d bytes are not a multiple of %d, the size of type %s", o.Size, d.Size(), d)
 	}
 	return file{Object: o, dtype: d, count: -1}, err
 }
@@ -104,7 +104,7 @@ func (s *survey) npy(o format.Object, head []byte) (file, error) {
 		return file{}, fmt.Errorf("elements have type %s: tokens must be integers", a.DType)
 	}
 	if a.Shape[0] > maxTokens {
-		return file{}, fmt.Errorf("array claims to have %d tokens", a.Shape[0])
+		return file{}, fmt.Errorf("the header of the array declares %d tokens, which is impossible", a.Shape[0])
 	}
 	return file{Object: o, dtype: a.DType, start: a.Start, count: int64(a.Shape[0])}, s.agrees(a.DType)
 }
@@ -116,14 +116,14 @@ const maxTokens = math.MaxInt64 / 16
 func (s *survey) megatron(ctx context.Context, o format.Object) (file, error) {
 	idx := format.Stem(o.Key, ".bin") + ".idx"
 	if o.Key != format.Plain(o.Key) {
-		return file{}, fmt.Errorf("it is compressed, but %s locates uncompressed bytes", idx)
+		return file{}, fmt.Errorf("it is compressed, but %s has offsets in the uncompressed bytes", idx)
 	}
 	d, count, err := readIndex(ctx, s.l, idx)
 	if err != nil {
 		return file{}, fmt.Errorf("%s: %w", idx, err)
 	}
 	if o.Size != count*int64(d.Size()) {
-		return file{}, fmt.Errorf("%d bytes are not the %d of the %d tokens in %s", o.Size, count*int64(d.Size()), count, idx)
+		return file{}, fmt.Errorf("it has %d bytes, but the %[3]d tokens in %[4]s have %[2]d", o.Size, count*int64(d.Size()), count, idx)
 	}
 	return file{Object: o, dtype: d, count: count}, s.agrees(d)
 }

@@ -28,7 +28,7 @@ func isIndex(head []byte) bool { return bytes.HasPrefix(head, []byte(indexMagic)
 func codeOf(code byte) (framing.DType, error) {
 	names := []string{1: "|u1", 2: "|i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 	if int(code) >= len(names) || names[code] == "" {
-		return framing.DType{}, fmt.Errorf("type %d is not an integer type", code)
+		return framing.DType{}, fmt.Errorf("type code %d is not an integer type", code)
 	}
 	return framing.ParseDType(names[code])
 }
@@ -42,7 +42,7 @@ type head struct {
 // parseHead parses the start of an .idx, whose size must match its tables.
 func parseHead(b []byte, size int64) (h head, err error) {
 	if !isIndex(b) {
-		return h, errors.New("does not begin like an index of Megatron")
+		return h, errors.New("it does not begin like an index of Megatron")
 	}
 	if len(b) < indexHeader {
 		return h, errors.New("header is truncated")
@@ -143,7 +143,7 @@ func checkDocuments(table io.Reader, h head) error {
 		last = at
 	}
 	if h.documents > 0 && last != h.sequences {
-		return fmt.Errorf("documents end at sequence %d of %d", last, h.sequences)
+		return fmt.Errorf("the last document ends at sequence %d, but there are %d sequences", last, h.sequences)
 	}
 	return nil
 }

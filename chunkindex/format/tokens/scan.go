@@ -55,7 +55,7 @@ func (f *file) rest(c *format.Cursor, n, end int64) error {
 	}
 	token := int64(f.dtype.Size())
 	if n%token != 0 {
-		return c.Fail("%d bytes at the end are not a token of %s", n%token, f.dtype)
+		return c.Fail("the last %d bytes are not a whole token of type %s", n%token, f.dtype)
 	}
 	if missing := end - c.Offset(); f.count >= 0 && missing > 0 {
 		return c.Fail("%d of the %d tokens are missing", missing/token, f.count)
@@ -63,5 +63,5 @@ func (f *file) rest(c *format.Cursor, n, end int64) error {
 	if ended, err := c.Ended(); ended || err != nil {
 		return err
 	}
-	return c.Fail("more bytes follow the %d tokens that there are", f.count)
+	return c.Fail("more bytes follow the %d tokens of the object", f.count)
 }

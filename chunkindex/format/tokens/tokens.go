@@ -47,7 +47,7 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 		return nil, s.unsaid(ctx)
 	}
 	if o.RecordSize != 0 {
-		return nil, errors.New("a record size is for records, not for tokens: use either --sequence-length or --record-size")
+		return nil, errors.New("--record-size applies to records, not to tokens: use either --sequence-length or --record-size")
 	}
 	kind, err := s.choose()
 	if err != nil {
@@ -59,7 +59,7 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 			return fmt.Errorf("object %s: %w", object.Key, err)
 		}
 		if len(files) > 0 && f.dtype != files[0].dtype {
-			return fmt.Errorf("object %s has tokens of %s, but object %s of %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
+			return fmt.Errorf("object %s has tokens of type %s, but object %s has tokens of type %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
 		}
 		files = append(files, f)
 		return nil
@@ -104,7 +104,7 @@ func Named(key string) bool {
 func (s *survey) dataset(files []file) (*format.Dataset, error) {
 	dtype := files[0].dtype
 	if s.o.SequenceLength < 1 || s.o.SequenceLength > maxWindow/int64(dtype.Size())-1 {
-		return nil, fmt.Errorf("sequence length %d: use 1 to %d, for windows of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
+		return nil, fmt.Errorf("sequence length %d: must be from 1 to %d, for samples of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
 	}
 	layout, err := framing.NewLayout(dtype, []uint64{uint64(s.o.SequenceLength) + 1})
 	if err != nil {
@@ -213,6 +213,6 @@ func (s *survey) choose() (kind, error) {
 	case 1:
 		return here[0], nil
 	}
-	return kind{}, fmt.Errorf("objects %s and %s have different layouts: use only one of .bin with an .idx, .bin without one, .tokens and .npy",
+	return kind{}, fmt.Errorf("objects %s and %s have different layouts: an index can have only one kind: .bin with .idx, .bin without .idx, .tokens, or .npy",
 		here[0].objects[0].Key, here[1].objects[0].Key)
 }

@@ -50,7 +50,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	}
 	err := format.EachHead(ctx, l, others, func(object format.Object, head []byte) (bool, error) {
 		if !begins(head) {
-			return false, fmt.Errorf("object %s does not begin like a tar: exclude it with --match unless it is one", object.Key)
+			return false, fmt.Errorf("object %s does not begin like a tar archive: restore it if it is damaged, or exclude it with --match", object.Key)
 		}
 		return true, nil
 	})

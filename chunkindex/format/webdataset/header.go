@@ -18,7 +18,7 @@ type header struct {
 
 var (
 	errChecksum = errors.New("header checksum is wrong")
-	errNumber   = errors.New("header holds a number that cannot be read")
+	errNumber   = errors.New("header has a malformed number")
 )
 
 // parseHeader parses a header block that is not all zeros.

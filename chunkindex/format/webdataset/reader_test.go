@@ -34,8 +34,8 @@ func TestScan_RejectsReservedNames(t *testing.T) {
 
 func TestScan_ExtensionsThatDifferInCase(t *testing.T) {
 	for want, names := range map[string][]string{
-		"differ only in case":        {"a.jpg", "a.JPG"},
-		"two members with this name": {"a.JPG", "a.JPG"},
+		"differ only in case":                      {"a.jpg", "a.JPG"},
+		"two members of one sample have this name": {"a.JPG", "a.JPG"},
 	} {
 		_, err := scan(archive(t, member{name: names[0]}, member{name: names[1]}))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -63,7 +63,7 @@ func (s *scanner) run() error {
 		case s.head > 0 && (len(block) == 0 || zero(block)):
 			return s.fail("", "archive ends after an extension header")
 		case len(block) < blockSize:
-			return s.at(s.head, fmt.Sprintf("archive is truncated: %d bytes of a header", len(block)))
+			return s.at(s.head, fmt.Sprintf("archive is truncated: only %d bytes of a header", len(block)))
 		case zero(block):
 			if err := s.finish(); err != nil {
 				return err
@@ -242,7 +242,7 @@ func (s *scanner) paxHeader(payload []byte) error {
 		case key == "size":
 			n, err := strconv.ParseUint(value, 10, 62)
 			if err != nil {
-				return errors.New("extended header has a size that cannot be read")
+				return errors.New("extended header has a malformed size")
 			}
 			s.size = int64(n)
 		}
@@ -298,7 +298,7 @@ func (s *scanner) regular(h header) error {
 		return s.fail(h.name, "regular file whose name ends in a slash")
 	}
 	if h.size > format.MaxSample {
-		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
+		return s.fail(h.name, fmt.Sprintf("%d bytes exceed the limit of a sample, %d", h.size, format.MaxSample))
 	}
 	key, ext := naming.Member(h.name) // a name without a dot joins the group of its key, as in millrace pack
 	if !s.open || key != s.group.Key {

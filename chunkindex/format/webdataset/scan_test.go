@@ -150,18 +150,18 @@ func TestRefusals(t *testing.T) {
 	spoiled := archive(t, member{name: "a.jpg"})
 	spoiled[3] ^= 1
 	for want, b := range map[string][]byte{
-		"symbolic link":              archive(t, member{name: "l", kind: tar.TypeSymlink}),
-		"hard link":                  archive(t, member{name: "l", kind: tar.TypeLink}),
-		"character device":           archive(t, member{name: "l", kind: tar.TypeChar}),
-		"block device":               archive(t, member{name: "l", kind: tar.TypeBlock}),
-		"FIFO":                       archive(t, member{name: "l", kind: tar.TypeFifo}),
-		"longer than 4096":           archive(t, member{name: strings.Repeat("d/", 2046) + "n.jpg"}),
-		"sets \"path\"":              archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"path": "x"}}),
-		"sets \"size\"":              archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"size": "1"}}),
-		"two members with this name": archive(t, member{name: "a.jpg"}, member{name: "a.jpg"}),
-		"header checksum is wrong":   spoiled,
-		"sparse file":                sparse(t),
-		"data follows a zero block":  append(archive(t, member{name: "a.jpg"}), "garbage"...),
+		"symbolic link":    archive(t, member{name: "l", kind: tar.TypeSymlink}),
+		"hard link":        archive(t, member{name: "l", kind: tar.TypeLink}),
+		"character device": archive(t, member{name: "l", kind: tar.TypeChar}),
+		"block device":     archive(t, member{name: "l", kind: tar.TypeBlock}),
+		"FIFO":             archive(t, member{name: "l", kind: tar.TypeFifo}),
+		"longer than 4096": archive(t, member{name: strings.Repeat("d/", 2046) + "n.jpg"}),
+		"sets \"path\"":    archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"path": "x"}}),
+		"sets \"size\"":    archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"size": "1"}}),
+		"two members of one sample have this name": archive(t, member{name: "a.jpg"}, member{name: "a.jpg"}),
+		"header checksum is wrong":                 spoiled,
+		"sparse file":                              sparse(t),
+		"data follows a zero block":                append(archive(t, member{name: "a.jpg"}), "garbage"...),
 	} {
 		_, err := scan(b)
 		var where *format.Error
@@ -210,7 +210,7 @@ func TestScan_RejectsLongMembers(t *testing.T) {
 		}
 		_, err := scan(b.Bytes())
 		var where *format.Error
-		if !errors.As(err, &where) || where.Name != "a.jpg" || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes are more than", size)) {
+		if !errors.As(err, &where) || where.Name != "a.jpg" || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes exceed the limit", size)) {
 			t.Errorf("got %v, want one that names a.jpg and its %d bytes", err, size)
 		}
 	}

@@ -130,7 +130,7 @@ func (m *member) fits(header []byte) error {
 		return m.fail("there is no header at the offset in the directory")
 	}
 	if m.head+headerLength(header)+m.stored > m.next {
-		return m.fail("it reaches into the next member or the directory")
+		return m.fail("it extends into the next member or the directory")
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (c *contents) Read(p []byte) (int, error) {
 		c.decoded += int64(n)
 		switch {
 		case c.decoded > c.member.decoded:
-			return 0, c.member.fail("it has more bytes than in the directory")
+			return 0, c.member.fail("it has more bytes than the directory records")
 		case errors.Is(err, io.EOF):
 			err = c.finish()
 		case errors.As(err, new(flate.CorruptInputError)), errors.Is(err, io.ErrUnexpectedEOF):
@@ -257,7 +257,7 @@ func (c *contents) finish() error {
 		return err
 	}
 	if c.decoded != m.decoded || c.sum.Sum32() != m.crc {
-		return m.fail("it has %d bytes, but %d in the directory, or its checksum does not match", c.decoded, m.decoded)
+		return m.fail("it has %d bytes and the directory records %d, or its checksum does not match", c.decoded, m.decoded)
 	}
 	return nil
 }

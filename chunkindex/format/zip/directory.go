@@ -85,7 +85,7 @@ func readArchive(ctx context.Context, in format.Ranges, size int64, hides bool) 
 		return nil, err
 	}
 	if e.size > maxDirectory || e.entries > e.size/entryLength {
-		return nil, fmt.Errorf("its directory of %d members and %d bytes is longer than %d, or too short for the members", e.entries, e.size, maxDirectory)
+		return nil, fmt.Errorf("its directory of %d members has %d bytes: more than the limit of %d, or too few for the members", e.entries, e.size, maxDirectory)
 	}
 	if e.offset > uint64(e.at) || int64(e.offset+e.size) != e.at {
 		return nil, errors.New("its directory is not at its recorded offset: the archive is truncated or preceded by other bytes; repair it with zip -FF")
@@ -151,7 +151,7 @@ func (a *archive) fits() error {
 			first, together = m, 0
 		}
 		if together += m.decoded; together > format.MaxSample {
-			return m.fail("with %q and others of its key it exceeds the maximum sample length of %d bytes: use --sample-key path to make each a sample", first.name, format.MaxSample)
+			return m.fail("together with %q and the other members of the same key, it exceeds the maximum sample length of %d bytes: use --sample-key path to make each member a sample", first.name, format.MaxSample)
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func (a *archive) order(directory int64) error {
 			m.next = a.members[i+1].head
 		}
 		if m.stored > m.next-m.head-zipmember.HeaderSize-int64(len(m.name)) {
-			return m.fail("it reaches into the next member or the directory")
+			return m.fail("it extends into the next member or the directory")
 		}
 	}
 	return nil
@@ -213,14 +213,14 @@ func readEnding(tail []byte, size int64) (e ending, err error) {
 		}
 		for _, n := range wide {
 			if *n.narrow != n.most && *n.narrow != n.wide {
-				return e, errors.New("its end records, with and without Zip64, differ")
+				return e, errors.New("its end records with and without Zip64 do not agree")
 			}
 			*n.narrow = n.wide
 		}
 		e.at = from
 	}
 	if disk != 0 || of != 0 || here != e.entries {
-		return e, errors.New("it is one of several parts of an archive: zip -s 0 joins them")
+		return e, errors.New("it is one part of a split archive: join the parts with zip -s 0")
 	}
 	return e, nil
 }
@@ -277,7 +277,7 @@ func (m *member) widen(extra []byte) error {
 				continue
 			}
 			if len(field) < 8 || binary.LittleEndian.Uint64(field) > math.MaxInt64 {
-				return m.fail("its numbers of Zip64 are malformed")
+				return m.fail("its Zip64 fields are malformed")
 			}
 			*number = int64(binary.LittleEndian.Uint64(field))
 			field = field[8:]
@@ -300,9 +300,9 @@ func (m *member) check() error {
 	case m.method != zipmember.Stored && m.method != zipmember.Deflated:
 		return m.fail("it is compressed by method %d%s, which is not supported: recreate the archive with zip -Z deflate, or -Z store", m.method, methodName(m.method))
 	case m.method == zipmember.Stored && m.stored != m.decoded:
-		return m.fail("it is stored in %d bytes and has %d", m.stored, m.decoded)
+		return m.fail("it is not compressed, but its stored size is %d bytes and its size %d", m.stored, m.decoded)
 	case m.decoded > format.MaxSample:
-		return m.fail("%d bytes are more than a sample can have, %d", m.decoded, format.MaxSample)
+		return m.fail("%d bytes exceed the limit of a sample, %d", m.decoded, format.MaxSample)
 	case bytes.ContainsRune([]byte(m.name), '\\'):
 		return m.fail("its name has a backslash, which some readers treat as a slash")
 	}

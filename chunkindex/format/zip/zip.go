@@ -84,7 +84,7 @@ func (d *dataset) assumed() string {
 	if d.joined == "" {
 		return ""
 	}
-	return fmt.Sprintf("combined members whose names agree up to the first dot, such as %s: use --sample-key path to make each a sample", d.joined)
+	return fmt.Sprintf("combined members whose names agree up to the first dot, such as %s: use --sample-key path to make each member a sample", d.joined)
 }
 
 // join records that several members of a shard form one sample.

@@ -147,12 +147,12 @@ func TestGrouping(t *testing.T) {
 // rejected, as in a tar.
 func TestScan_RejectsReservedNames(t *testing.T) {
 	for want, members := range map[string][]entry{
-		`"1.jpg" at offset 36: two members with this name`: {{"1.jpg", "a", 0}, {"1.jpg", "b", 0}},
-		"differ only in case":                              {{"1.jpg", "a", 0}, {"1.JPG", "b", 0}},
-		"skips members":                                    {{"__meta__", "a", 0}},
-		"is reserved":                                      {{"1.__key__", "a", 0}},
-		`"1.cls" at offset 0: all members of its sample`:   {{"1.cls", "", 0}, {"1.txt", "", 0}, {"2.txt", "x", 0}},
-		`"2.cls" at offset 36: all members of its sample`:  {{"1.cls", "x", 0}, {"2.cls", "", 0}},
+		`"1.jpg" at offset 36: two members of one sample have this name`: {{"1.jpg", "a", 0}, {"1.jpg", "b", 0}},
+		"differ only in case": {{"1.jpg", "a", 0}, {"1.JPG", "b", 0}},
+		"skips members":       {{"__meta__", "a", 0}},
+		"is reserved":         {{"1.__key__", "a", 0}},
+		`"1.cls" at offset 0: all members of its sample`:  {{"1.cls", "", 0}, {"1.txt", "", 0}, {"2.txt", "x", 0}},
+		`"2.cls" at offset 36: all members of its sample`: {{"1.cls", "x", 0}, {"2.cls", "", 0}},
 	} {
 		scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": write(t, true, members...)}, want)
 	}
@@ -195,7 +195,7 @@ func TestAssumed_NamesJoinedMembers(t *testing.T) {
 		"b.zip": write(t, true, entry{"f.0001.png", "one", 0}, entry{"f.0002.png", "two", 0}, entry{"f.0003.png", "three", 0}),
 		"c.zip": write(t, true, entry{"1.jpg", "one", 0}, entry{"1.txt", "two", 0}),
 	}
-	for key, want := range map[string]string{"": `such as "f.0001.png" and "f.0002.png": use --sample-key path to make each a sample`, format.KeyPath: ""} {
+	for key, want := range map[string]string{"": `such as "f.0001.png" and "f.0002.png": use --sample-key path to make each member a sample`, format.KeyPath: ""} {
 		d, err := zip.Format().Survey(t.Context(), objects, format.Options{Key: key})
 		if err != nil {
 			t.Fatal(err)
@@ -321,26 +321,26 @@ func TestRefusals(t *testing.T) {
 		"encrypted":                      {with(good, directory+8, 1), `"1.jpg" at offset 0: it is encrypted`},
 		"method 12":                      {with(good, directory+10, 12), "compressed by method 12 (bzip2), which is not supported: recreate the archive with zip -Z deflate"},
 		"method 7":                       {with(good, directory+10, 7), "compressed by method 7, which"},
-		"one of several parts":           {with(good, end+4, 1), "zip -s 0 joins them"},
+		"one of several parts":           {with(good, end+4, 1), "join the parts with zip -s 0"},
 		"a member in another part":       {with(good, directory+34, 1), "another part of a multi-part archive"},
 		"a link":                         {with(with(good, directory+5, 3), directory+38, 0, 0, 0xff, 0xa1), "it is a link"},
 		"more members":                   {with(good, end+8, 1, 0, 1, 0), "has more members than its end record"},
-		"fewer members":                  {with(good, end+8, 3, 0, 3, 0), "too short for the members"},
-		"a directory of no bytes":        {with(good, end+12, 0, 0, 0, 0), "too short for the members"},
+		"fewer members":                  {with(good, end+8, 3, 0, 3, 0), "too few for the members"},
+		"a directory of no bytes":        {with(good, end+12, 0, 0, 0, 0), "too few for the members"},
 		"other names":                    {with(good, second+30, 'x'), `"2.jpg" at offset 38: its header and the directory entry differ`},
 		"other lengths":                  {with(good, second+18, 2), "differ in length or checksum"},
 		"another method":                 {with(good, second+8, 8), "directory entry differ"},
 		"no header":                      {with(good, second, 'x'), "there is no header at the offset in the directory"},
 		"another content":                {with(good, second+35, 'x'), "its checksum is wrong"},
-		"overlap":                        {with(good, directory+20, 9, 0, 0, 0, 9), "reaches into the next member"},
-		"two at one place":               {with(good, len(good)-22-9, 0), "reaches into the next member"},
-		"a hidden header without end":    {with(hidden, second+28, 0xff, 0xff), `".x" at offset 38: it reaches into the next member`},
+		"overlap":                        {with(good, directory+20, 9, 0, 0, 0, 9), "extends into the next member"},
+		"two at one place":               {with(good, len(good)-22-9, 0), "extends into the next member"},
+		"a hidden header without end":    {with(hidden, second+28, 0xff, 0xff), `".x" at offset 38: it extends into the next member`},
 		"another deflated content":       {with(deflated, 36, 0xff), "its content does not decode"},
-		"a bomb that lies":               {withLength(deflated, 299), "more bytes than in the directory"},
+		"a bomb that lies":               {withLength(deflated, 299), "more bytes than the directory records"},
 		"fewer bytes than it says":       {withLength(deflated, 301), "it has 300 bytes"},
 		"a name with a backslash":        {write(t, true, entry{`d\1.jpg`, "one", 0}), "backslash"},
 		"a name that is not UTF-8":       {write(t, true, entry{"\xff.jpg", "one", 0}), "not UTF-8"},
-		"stored in other than its bytes": {with(good, directory+24, 9), "it is stored in 3 bytes and has 9"},
+		"stored in other than its bytes": {with(good, directory+24, 9), "it is not compressed, but its stored size is 3 bytes and its size 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": c.archive}, c.want)
@@ -385,7 +385,7 @@ func TestZip64(t *testing.T) {
 	end := len(b) - 22
 	other := bytes.Clone(b)
 	binary.LittleEndian.PutUint32(other[end+12:], 46)
-	scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": other}, "its end records, with and without Zip64, differ")
+	scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": other}, "its end records with and without Zip64 do not agree")
 }
 
 // failing is a store whose reads fail at an offset.
@@ -487,6 +487,6 @@ func TestScan_RejectsLongSamples(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[at+24:], 600<<20)
 	}
 	objects := scantest.Objects{"a.zip": b}
-	scantest.Refuses(t, zip.Format(), format.Options{}, objects, `with "f.1.png" and others of its key it exceeds the maximum sample length of 1073741824 bytes: use --sample-key path`)
+	scantest.Refuses(t, zip.Format(), format.Options{}, objects, `together with "f.1.png" and the other members of the same key, it exceeds the maximum sample length of 1073741824 bytes: use --sample-key path`)
 	scantest.Refuses(t, zip.Format(), format.Options{Key: format.KeyPath}, objects, "it has 3 bytes")
 }

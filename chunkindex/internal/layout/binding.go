@@ -49,7 +49,7 @@ func EncodeBinding(generation string, versions []ShardVersion) ([]byte, error) {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(versions)))
 	for _, v := range versions {
 		if len(v.ETag) > MaxVersion || len(v.ID) > MaxVersion {
-			return nil, fmt.Errorf("ETag %.40q or its version id is longer than %d bytes", v.ETag, MaxVersion)
+			return nil, fmt.Errorf("the store returned the ETag %.40q: it or the object's version ID is longer than %d bytes", v.ETag, MaxVersion)
 		}
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(v.ETag)))
 		b = append(b, v.ETag...)
@@ -74,17 +74,17 @@ func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, err
 		return nil, ErrMalformed
 	}
 	if sum := sha256.Sum256(b[:n]); !bytes.Equal(sum[:], b[n:]) {
-		return nil, errors.New("digest does not match")
+		return nil, errors.New("its digest does not match its content")
 	}
 	says := string(b[:8]) == BindingSays
 	if v := string(b[6:8]); !says && v != bindingMagic[6:] {
 		return nil, Newer("version", v)
 	}
 	if hex.EncodeToString(b[8:40]) != generation {
-		return nil, errors.New("binding of another generation")
+		return nil, errors.New("it is the binding of another generation")
 	}
 	if count := binary.LittleEndian.Uint32(b[40:]); uint64(count) != uint64(shards) {
-		return nil, fmt.Errorf("binding has %d shards, the index has %d", count, shards)
+		return nil, fmt.Errorf("binding has %d shards, but the index has %d", count, shards)
 	}
 	b = b[44:n]
 	next := func() (string, bool) {

@@ -55,7 +55,7 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 		block = block[w+int(size):]
 	}
 	if len(block) != 0 {
-		return fmt.Errorf("names: %d bytes too many: %w", len(block), ErrMalformed)
+		return fmt.Errorf("names: %d bytes after the end: %w", len(block), ErrMalformed)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func decodePlainParts(block []byte, lengths []uint32) (*Parts, error) {
 		all.ends[i] = uint32(len(all.parts))
 	}
 	if len(block) != 0 {
-		return nil, fmt.Errorf("parts: %d bytes too many: %w", len(block), ErrMalformed)
+		return nil, fmt.Errorf("parts: %d bytes after the end: %w", len(block), ErrMalformed)
 	}
 	return all, nil
 }

@@ -148,7 +148,7 @@ func (o *ExtentOrder) Next(e Extent, chunk int64, c codec.Codec) error {
 	if packed {
 		o.left = 0
 	} else if o.left -= e.Length; o.left < 0 {
-		return fmt.Errorf("extents do not add up: %w", ErrMalformed)
+		return fmt.Errorf("the lengths of its extents do not sum to its length: %w", ErrMalformed)
 	}
 	o.some, o.off, o.before, o.end = true, e.Offset, o.end, end
 	return nil
@@ -157,7 +157,7 @@ func (o *ExtentOrder) Next(e Extent, chunk int64, c codec.Codec) error {
 // EndChunk validates that the chunk's extents are complete.
 func (o *ExtentOrder) EndChunk() error {
 	if !o.part || o.left != 0 {
-		return fmt.Errorf("extents do not add up: %w", ErrMalformed)
+		return fmt.Errorf("the lengths of its extents do not sum to its length: %w", ErrMalformed)
 	}
 	o.part = false
 	return nil

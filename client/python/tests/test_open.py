@@ -118,7 +118,7 @@ TEXT = {"a_txt": b"a"}
         ({"a_npy": NPY}, "{}", {}, r"a.npy is an array of one dimension.*; millrace.open\('{}', sequence_length=1024\), or format='records'$"),
         ({"a_bin": bytes(16)}, "{}", {}, r"bytes of a.bin do not show.*; millrace.open\('{}', dtype='uint16', sequence_length=1024\); else give"),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4}, r"does not define .*; millrace.open\('{}', dtype='uint16', sequence_length=4\), or"),
-        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "foo"}, 'a.bin: dtype "foo": want one as NumPy writes it, such as "uint16"'),
+        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "foo"}, 'a.bin: dtype "foo": must be a type in NumPy's notation, such as "uint16"'),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "<f9"}, 'object a.bin: dtype "<f9": NumPy has no such type'),
     ],
 )
@@ -360,7 +360,7 @@ def test_a_refusal_names_no_file_that_no_user_has_written(texts: Path, monkeypat
 def test_what_the_program_refuses_is_said_in_names_of_python(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     pq.write_table(pa.table({"caption": ["a"] * 9, "label": [1] * 9}), tmp_path / "rows" / "a.parquet")
-    with pytest.raises(millrace.InvalidArgument, match=r": no column is called \"captoin\".*; did you mean 'caption'\?"):
+    with pytest.raises(millrace.InvalidArgument, match=r": no column has the name \"captoin\".*; did you mean 'caption'\?"):
         millrace.open(tmp_path / "rows", fields="captoin")
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("x")

@@ -58,7 +58,7 @@ func New(root string) (*Store, error) {
 	if info, statErr := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
 		return nil, missingError("no such directory")
 	} else if err != nil && statErr == nil && !info.IsDir() {
-		return nil, missingError("this is a file: use the directory that holds it")
+		return nil, missingError("this is a file: use the directory that contains it")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open directory: %w", unnamed(err))
@@ -239,7 +239,7 @@ func (s *Store) openOnce(ctx context.Context, ref objstore.Ref) (*os.File, objst
 		return nil, objstore.Object{}, objstore.ErrNotFound
 	}
 	if ref.VersionID != "" {
-		return nil, objstore.Object{}, fmt.Errorf("%w: a directory keeps no version %q", objstore.ErrNotFound, ref.VersionID)
+		return nil, objstore.Object{}, fmt.Errorf("%w: a directory has no object versions, such as %q", objstore.ErrNotFound, ref.VersionID)
 	}
 	if s.links { // never open a device that a link leads to
 		if _, err := s.stat(ctx, ref.Key); err != nil {
@@ -296,7 +296,7 @@ func (s *Store) readRange(ctx context.Context, ref objstore.Ref, offset int64, d
 	}
 	defer f.Close()
 	if offset+n > o.Size {
-		return fmt.Errorf("%w: %d bytes wanted, the object has %d", objstore.ErrShort, n, max(0, o.Size-offset))
+		return fmt.Errorf("%w: %d bytes requested, but the object has %d", objstore.ErrShort, n, max(0, o.Size-offset))
 	}
 	readErr := readAll(ctx, f, offset, dst)
 	// A file that was rewritten during the read has another state now.
@@ -392,7 +392,7 @@ func (r *reader) read(p []byte) (int, error) {
 func (r *reader) Close() error { return r.file.Close() }
 
 // errEscapes reports that a link is not followed.
-var errEscapes = errors.New("a link leads out of the directory, and links=follow in the dataset's address was not given")
+var errEscapes = errors.New("a link leads out of the directory: to follow it, set links=follow in the dataset's address")
 
 // mapError wraps an error of the file system in an error of the vocabulary.
 func mapError(err error) error {

@@ -108,7 +108,7 @@ func read() (s settings, err error) {
 	case "":
 		_, s.wanted = first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	default:
-		return s, fmt.Errorf("OTEL_TRACES_EXPORTER: %q: want otlp or none", exporter)
+		return s, fmt.Errorf("OTEL_TRACES_EXPORTER: %q: must be otlp or none", exporter)
 	}
 	if !s.wanted {
 		return s, nil
@@ -117,11 +117,11 @@ func read() (s settings, err error) {
 	switch s.protocol = os.Getenv(name); s.protocol {
 	case "", "http/protobuf", "grpc":
 	default:
-		return s, fmt.Errorf("%s: %q: want http/protobuf or grpc", name, s.protocol)
+		return s, fmt.Errorf("%s: %q: must be http/protobuf or grpc", name, s.protocol)
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if u, err := url.Parse(os.Getenv(name)); err != nil || u.String() != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-			return s, fmt.Errorf("%s: want http://host:port or https://host:port", name)
+			return s, fmt.Errorf("%s: must be http://host:port or https://host:port", name)
 		}
 	}
 	s.sampler, err = samplerOf(os.Getenv("OTEL_TRACES_SAMPLER"), os.Getenv("OTEL_TRACES_SAMPLER_ARG"))

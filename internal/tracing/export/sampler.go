@@ -14,7 +14,7 @@ func samplerOf(name, argument string) (trace.Sampler, error) {
 	if argument != "" {
 		var err error
 		if ratio, err = strconv.ParseFloat(argument, 64); err != nil || !(ratio >= 0 && ratio <= 1) {
-			return nil, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG: %q: want a number from 0 to 1", argument)
+			return nil, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG: %q: must be a number from 0 to 1", argument)
 		}
 	}
 	switch name {
@@ -31,7 +31,7 @@ func samplerOf(name, argument string) (trace.Sampler, error) {
 	case "parentbased_traceidratio":
 		return trace.ParentBased(trace.TraceIDRatioBased(ratio)), nil
 	}
-	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q: want always_on, always_off, traceidratio, or one of these after parentbased_", name)
+	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q: must be always_on, always_off, traceidratio, or one of these with the prefix parentbased_", name)
 }
 
 // linkSampler also samples spans that link to a sampled span, although they begin a new trace
