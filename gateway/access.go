@@ -143,13 +143,13 @@ func (g *Gateway) denied(x *exchange, p auth.Principal, name string, ofDataset b
 	readable := ofDataset && g.isServed(name) && g.may(p, auth.Read, name)
 	switch {
 	case g.cfg.Access == nil && x.route.right == auth.Admin:
-		return forbidden("only this machine may read this: start the gateway with --insecure-admin or with an --access file")
+		return forbidden("only processes on the gateway's machine may read this: start the gateway with --insecure-admin or with an --access file")
 	case g.cfg.Access == nil:
-		return forbidden("no caller has this right: start the gateway with --allow %s or with an --access file", x.route.right)
+		return forbidden("this gateway grants no caller the right %[1]q: start it with --allow %[1]s or with an --access file", x.route.right)
 	case p.Anonymous() && !readable:
 		return unauthenticated("", nil)
 	case readable || !ofDataset:
-		return forbidden("the credentials lack the right %q", x.route.right)
+		return forbidden("these credentials do not have the right %q", x.route.right)
 	case strings.HasPrefix(x.route.pattern, "/epoch/"):
 		return address.Refuse(address.NotFound, "these credentials have no right to the default dataset: see GET /v1/datasets")
 	}

@@ -365,7 +365,7 @@ func (g *Gateway) read(
 	// ErrOverloaded makes a long response retry the next batch after the previous one has freed
 	// its memory.
 	if !ok {
-		p := tooMany(time.Second, "the batches that these credentials are being sent hold their share of the memory")
+		p := tooMany(time.Second, "open responses to these credentials already use their share of the memory: request fewer batches at a time")
 		p.Cause = budget.ErrOverloaded
 		return nil, p
 	}

@@ -100,7 +100,7 @@ func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err 
 	count = min(count, a.Batching().Batches()-a.Number)
 	if _, positions := a.Share(); positions.Count > body.MaxSamples/count {
 		return a, 0, address.Refuse(address.TooLarge,
-			"%d batches of %d samples; at most %d samples can be sent in one answer", count, positions.Count, body.MaxSamples).
+			"%d batches have %d samples each, but a response can have at most %d samples: request fewer batches", count, positions.Count, body.MaxSamples).
 			Above(body.MaxSamples)
 	}
 	return a, count, nil

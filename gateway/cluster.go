@@ -15,7 +15,7 @@ func (g *Gateway) getCluster(x *exchange) error {
 	if g.cfg.Cluster == nil {
 		return &problem{
 			Code:   codeNotFound,
-			Detail: "this gateway is not in a cluster: start it with --cluster NAME --join WHERE --peer-listen ADDRESS",
+			Detail: "this gateway is not in a cluster: start it with --cluster NAME --join PEERS --peer-listen ADDRESS",
 		}
 	}
 	return sendJSON(x, g.cfg.Cluster())

@@ -14,7 +14,7 @@ func TestClusterIsShownAsItIsSeen(t *testing.T) {
 	alone := newRig(t, 20, 800, nil)
 	p := alone.do("GET", "/v1/cluster")
 	checkProblem(t, p, http.StatusNotFound, "not_found", false)
-	if !strings.Contains(string(p.body), "--cluster NAME --join WHERE") {
+	if !strings.Contains(string(p.body), "--cluster NAME --join PEERS") {
 		t.Errorf("got %s, want how to make a cluster", p.body)
 	}
 	type member struct {

@@ -185,16 +185,16 @@ type storeRow struct {
 
 // storeRows is the error table for errors of other packages, identified by their sentinels.
 func storeRows() []storeRow {
-	const inconsistent = "a stored object is not what the index says: "
+	const inconsistent = "a stored object does not match the index: "
 	return []storeRow{
-		{budget.ErrTooLarge, codeBatchTooLarge, "no memory budget of this gateway can hold this batch", 0},
+		{budget.ErrTooLarge, codeBatchTooLarge, "this batch is larger than the memory budget of this gateway", 0},
 		{admission.ErrCrowded, codeOverloaded, admission.ErrCrowded.Error(), time.Second},
 		{budget.ErrOverloaded, codeOverloaded, "the memory budget is in use", time.Second},
 		{selection.ErrCorrupt, codeStoreInconsistent, "a stored subset or quarantine is damaged", 0},
 		{selection.ErrVersion, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", 0},
-		{importance.ErrNoSnapshot, codeNotFound, "there is no such snapshot of weights", 0},
+		{importance.ErrNoSnapshot, codeNotFound, "no snapshot of weights has this digest", 0},
 		{importance.ErrTooMany, codeTooManyEpochs, importance.ErrTooMany.Error(), 0},
-		{importance.ErrNoReports, codeNotFound, "no losses were reported of this plan and epoch", 0},
+		{importance.ErrNoReports, codeNotFound, "no losses were reported for this plan and epoch", 0},
 		{importance.ErrCorrupt, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", 0},
 		{importance.ErrVersion, codeStoreInconsistent, "a newer version wrote a stored report or snapshot of weights", 0},
 		{objstore.ErrChanged, codeStoreInconsistent, inconsistent + "it has changed", 0},
@@ -202,12 +202,12 @@ func storeRows() []storeRow {
 		{objstore.ErrShort, codeStoreInconsistent, inconsistent + "it is too short", 0},
 		{chunkindex.ErrCorrupt, codeStoreInconsistent, inconsistent + "its bytes do not match their digest", 0},
 		{objstore.ErrDenied, codeStoreDenied, "the store refuses the gateway's credentials", time.Second},
-		{objstore.ErrThrottled, codeStoreUnavailable, "the store asks to slow down", time.Second},
+		{objstore.ErrThrottled, codeStoreUnavailable, "the store limits the rate of requests", time.Second},
 		{objstore.ErrUnavailable, codeStoreUnavailable, "the store cannot be reached", time.Second},
 		{objstore.ErrTimeout, codeStoreTimeout, "the store is too slow", time.Second},
 		{
 			auth.ErrNoKeys, codeIssuer,
-			"the gateway has no keys of the issuer of these credentials, and tries to fetch them", 10 * time.Second,
+			"the gateway has not yet fetched the keys of the issuer of these credentials: try again", 10 * time.Second,
 		},
 		{origin.ErrCrossSite, codeForbidden, origin.ErrCrossSite.Error(), 0},
 		{origin.ErrProxy, codeForbidden, origin.ErrProxy.Error(), 0},

@@ -174,7 +174,7 @@ func TestFieldsAreHeldToTheSamples(t *testing.T) {
 		"fields=png":                     "no sample has a part png",
 		"fields=jpg,jpg":                 "more than once",
 		"fields=jpg,":                    "empty name",
-		"fields=%zz":                     "bad escape",
+		"fields=%zz":                     "invalid URL escape",
 		"fields=jpg&format=framed2":      "must be one of tar, multipart",
 		"fields=a,b":                     "no sample has a part a; fields: no sample has a part b",
 		"table=keys":                     "table: has no meaning for format tar",

@@ -126,14 +126,14 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 		q.Fail("losses", "missing")
 	}
 	if of := generationOf(s.URL); of != "" && of != d.Index.Generation() {
-		q.Fail("url.generation", "must be that of the first batch: the reports of one request are of one generation")
+		q.Fail("url.generation", "must be the same as in the first batch: all reports of a request must have one generation")
 	}
 	a, hasBatch, err := g.decodeURL(d, s.URL, q)
 	if err != nil || len(q.Faults()) > 0 {
 		return importance.Report{}, err
 	}
 	if !hasBatch {
-		q.Fail("url", "must be that of a batch")
+		q.Fail("url", "must be the URL of a batch")
 		return importance.Report{}, nil
 	}
 	if err := a.CheckEnd(); err != nil {
@@ -152,7 +152,7 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 	}
 	if s.Positions == nil {
 		if uint64(len(s.Losses)) != share.Count {
-			q.Fail("losses", "%d of them for the %d samples of this rank's share", len(s.Losses), share.Count)
+			q.Fail("losses", "got %d losses for the %d samples of this rank's share", len(s.Losses), share.Count)
 			return r, nil
 		}
 		if r.Positions, err = g.positions(x, a); err != nil {

@@ -127,7 +127,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 		}
 		held, parts = append(held, end), append(parts, d)
 		if d.parts != nil {
-			return address.RefuseParameter("dataset", "source %s is a mixture: use its sources", s.Dataset)
+			return address.RefuseParameter("dataset", "source %s is a mixture itself: list its sources instead", s.Dataset)
 		}
 	}
 	d := g.mixtures.find(m.Name(), parts)

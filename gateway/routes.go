@@ -142,7 +142,7 @@ func getProfile(h http.HandlerFunc) handlerFunc {
 			if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds > 0 && seconds <= maxProfile) {
 				return invalid("seconds: must be a number above 0 and at most %d", maxProfile)
 			} else if seconds != math.Trunc(seconds) && x.route.pattern != "/debug/pprof/trace" { // pprof would use 30 s
-				return invalid("seconds: must be a whole number, except for a trace")
+				return invalid("seconds: must be a whole number; only a trace accepts a fraction")
 			}
 		}
 		h(untimedWriter{x.w}, x.whole)
@@ -167,7 +167,7 @@ func unrouted(x *exchange, r chi.Routes) error {
 		http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodTrace,
 	}
 	if !slices.Contains(methods, x.r.Method) {
-		return &problem{Code: codeNotImplemented, Detail: "the gateway does not know this method"}
+		return &problem{Code: codeNotImplemented, Detail: "the gateway does not support this method"}
 	}
 	path := x.r.URL.Path
 	if x.r.URL.RawPath != "" {
@@ -181,7 +181,7 @@ func unrouted(x *exchange, r chi.Routes) error {
 		})
 	}
 	if len(allowed) == 1 {
-		return &problem{Code: codeNotFound, Detail: "no such path"}
+		return &problem{Code: codeNotFound, Detail: "the gateway has no such path"}
 	}
 	x.w.Header().Set("Allow", strings.Join(allowed, ", "))
 	if x.r.Method == http.MethodOptions {

@@ -196,7 +196,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	case !chunkindex.ValidName(m.Name):
 		return nil, errors.New("use only letters, digits, dot, dash and underscore")
 	case named(all, m.Name) != nil:
-		return nil, errors.New("a dataset has this name")
+		return nil, errors.New("a dataset already has this name")
 	case g.cfg.Mix == nil:
 		return nil, errors.New("mixtures are not supported: Config.Mix is nil")
 	}

@@ -184,7 +184,7 @@ func TestSharing_RefusesWhatThePlanCannotHave(t *testing.T) {
 		"share=locality&shuffle=window&window=8&strata=4&world_size=5":         "5 homes for 4 strata",
 		"share=locality&shuffle=slot&window=4&world_size=5":                    "5 homes for 4 lanes",
 		"share=locality&shuffle=slot&window=1048576&world_size=51":             "51 homes for 50 lanes",
-		"share=locality&shuffle=slot&window=1048576&world_size=65537":          "more than 65536 ranks takes homes",
+		"share=locality&shuffle=slot&window=1048576&world_size=65537":          "more than 65536 ranks requires homes",
 		"share=locality&shuffle=slot&balance=bytes&world_size=2":               "exclude each other",
 		"homes=5&share=locality&shuffle=slot&window=4&world_size=8":            "5 homes for 4 lanes: homes must be at most 4",
 		"homes=5&share=locality&shuffle=window&window=8&strata=4&world_size=8": "5 homes for 4 strata",

@@ -100,7 +100,7 @@ func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOp
 	}
 	if s := wish.HotShare; s != nil {
 		if want.HotShare = *s; !(*s > 0 && *s <= 1) {
-			q.Fail("hot_share", "must be above 0 and at most 1; with repeat 1 no sample is preferred")
+			q.Fail("hot_share", "must be above 0 and at most 1; with repeat=1 no sample would be preferred")
 		}
 	}
 	if n := wish.Repeat; n != nil {
@@ -115,7 +115,7 @@ func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOp
 func (g *Gateway) tooMuchToFreeze(d *dataset, cause error) error {
 	sum, total := uint64(d.FreezeBytes()), g.cfg.Budget.Total()
 	r := address.Refuse(address.TooLarge,
-		"to freeze the weights of %d samples takes %d bytes; the memory budget is %d bytes", d.Index.Samples(), sum, total).
+		"freezing the weights of %d samples requires %d bytes, but the memory budget is %d bytes", d.Index.Samples(), sum, total).
 		Above(total).Because(cause)
 	r.Bytes = &sum
 	return r

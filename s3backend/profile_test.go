@@ -207,7 +207,7 @@ func TestRolesThatAreRefused(t *testing.T) {
 	b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, Profile: "role"}, quick())
 	for range 3 {
 		_, err := b.Stat(t.Context(), testKey)
-		if !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), `profile "role"`) || !strings.HasSuffix(err.Error(), "refused: AccessDenied") {
+		if !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), `profile "role"`) || !strings.HasSuffix(err.Error(), "refused the request: AccessDenied") {
 			t.Errorf("got %v, want %v with the profile and the code", err, objstore.ErrDenied)
 		}
 	}

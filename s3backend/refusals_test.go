@@ -26,16 +26,16 @@ func TestNew_Refuses(t *testing.T) {
 		want string
 	}{
 		{Config{}, "s3: no bucket"},
-		{Config{Bucket: "train", MaxConns: -1}, "s3: -1 connections"},
+		{Config{Bucket: "train", MaxConns: -1}, "s3: -1 connections: must not be negative"},
 		{Config{Bucket: "train", PartSize: minPart - 1}, "s3: part size of 5242879 bytes: must be at least 5242880"},
-		{Config{Bucket: "train", Bandwidth: -1}, "s3: -1 bytes per second"},
+		{Config{Bucket: "train", Bandwidth: -1}, "s3: bandwidth of -1 bytes per second: must not be negative"},
 		{Config{Bucket: "train", Endpoint: "ftp://store"}, "s3: endpoint=ftp://store is not an http or https URL: write it as http://HOST:PORT"},
 		{Config{Bucket: "train", Endpoint: "http://"}, "s3: endpoint=http:// is not an http or https URL: write it as http://HOST:PORT"},
 		{Config{Bucket: "train", Endpoint: "http://a b"}, "s3: endpoint=http://a b is not an http or https URL: write it as http://HOST:PORT"},
 		{Config{Bucket: "train", Endpoint: "http://user@store"}, "s3: endpoint contains a user name: remove it, and set credentials in the environment"},
-		{Config{Bucket: "train", Endpoint: "http://store/path"}, "s3: endpoint contains more than scheme, host and port"},
-		{Config{Bucket: "train", Endpoint: "http://store?x=1"}, "s3: endpoint contains more than scheme, host and port"},
-		{Config{Bucket: "train", Endpoint: "http://store#x"}, "s3: endpoint contains more than scheme, host and port"},
+		{Config{Bucket: "train", Endpoint: "http://store/path"}, "s3: endpoint contains more than scheme, host and port: remove the rest"},
+		{Config{Bucket: "train", Endpoint: "http://store?x=1"}, "s3: endpoint contains more than scheme, host and port: remove the rest"},
+		{Config{Bucket: "train", Endpoint: "http://store#x"}, "s3: endpoint contains more than scheme, host and port: remove the rest"},
 		{Config{Bucket: "train", CAFile: missing}, "s3: CA file: open " + missing + ": no such file or directory"},
 		{Config{Bucket: "a", Endpoint: "http://store"}, "s3: Bucket name cannot be shorter than 3 characters"},
 	} {

@@ -203,7 +203,7 @@ func TestProfile_FailsAsItsSourceDid(t *testing.T) {
 		text  string
 		retry bool
 	}{
-		{refusal, objstore.ErrDenied, ahead + "the service that issues them refused: No.Such", false},
+		{refusal, objstore.ErrDenied, ahead + "the service that issues them refused the request: No.Such", false},
 		{&url.Error{Op: "Post", URL: "http://canary", Err: io.EOF}, objstore.ErrUnavailable, ahead + "the connection was closed", true},
 		{errors.New("canary"), objstore.ErrDenied, ahead + "their source failed, or its response is invalid", false},
 	} {

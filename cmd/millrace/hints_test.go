@@ -79,7 +79,7 @@ func TestPack_PrintsReportAndAdvice(t *testing.T) {
 	if o.code != exitFailure {
 		t.Errorf("got exit code %d, want %d", o.code, exitFailure)
 	}
-	for _, want := range []string{"f.c", "f.h", "different directories", `"group"`} {
+	for _, want := range []string{"f.c", "f.h", "different directories", "--sample-key group"} {
 		if !strings.Contains(o.stderr, want) {
 			t.Errorf("%s is not in %q", want, o.stderr)
 		}

@@ -84,9 +84,9 @@ func TestOccurrences_NamesMissingArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"no sample has the key nosuch": {"--key", "nosuch", "--epochs", "0"},
-		"the last is below the first":  {"--key", "f007", "--epochs", "3-2"},
-		"at most 1000 at a time":       {"--key", "f007", "--epochs", "0-1000"},
+		"no sample has the key nosuch":      {"--key", "nosuch", "--epochs", "0"},
+		"the last epoch is below the first": {"--key", "f007", "--epochs", "3-2"},
+		"at most 1000 epochs at a time":     {"--key", "f007", "--epochs", "0-1000"},
 	} {
 		o := millrace(t, nil, append([]string{"occurrences", "/epoch/0/batch/3?generation=" + info.Generation, "--offline", dir}, args...)...)
 		if o.code == exitOK || !strings.Contains(o.stderr, want) {

@@ -147,7 +147,7 @@ func TestDecodeSamples_Refuses(t *testing.T) {
 		{"seed=1", "at: missing: the positions of samples, as at=3,17,99"},
 		{"at=", "at: empty"},
 		{"at=1,,2", "at: empty"},
-		{"at=1,x,y", "at: must be an unsigned decimal number, digits only"},
+		{"at=1,x,y", "at: must be an unsigned decimal number, with digits only"},
 		{"at=18446744073709551616", "at: must be below 2^64"},
 		{"at=1" + strings.Repeat(",1", 1024), "at: more than 1024 positions"},
 		{"at=1&rank=0", "rank: unknown parameter"},
@@ -173,8 +173,8 @@ func TestDecodeSample(t *testing.T) {
 		{"key=a", "a", "", "accepted"},
 		{"shard=s", "", "s", "key: missing"},
 		{"key=&shard=", "", "", "key: empty; shard: empty"},
-		{"key=%zz", "", "", "key: bad escape"},
-		{"key=a&shard=%", "a", "", "shard: bad escape"},
+		{"key=%zz", "", "", "key: invalid URL escape"},
+		{"key=a&shard=%", "a", "", "shard: invalid URL escape"},
 	} {
 		q := ParseQuery(c.raw, "key", "shard")
 		s := DecodeSample(q, photos())

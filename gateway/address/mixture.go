@@ -41,7 +41,7 @@ func ParseMixture(name string) (Mixture, error) {
 	q := &Query{}
 	var m Mixture
 	if len(name) > maxMixtureText {
-		q.Fail("dataset", "a mixture of more than %d bytes", maxMixtureText)
+		q.Fail("dataset", "the mixture has more than %d bytes", maxMixtureText)
 		return m, q.Err()
 	}
 	for _, part := range splitOutside(strings.TrimPrefix(name, mixturePrefix)) {
@@ -55,7 +55,7 @@ func ParseMixture(name string) (Mixture, error) {
 		}
 	}
 	if n := len(m.Sources); n == 0 || n > maxSources {
-		q.Fail("dataset", "a mixture of %d sources, want 1 to %d", n, maxSources)
+		q.Fail("dataset", "the mixture has %d sources: must have 1 to %d", n, maxSources)
 	}
 	for i, s := range m.Sources {
 		if slices.ContainsFunc(m.Sources[:i], func(t Source) bool { t.Share = s.Share; return t == s }) {
@@ -108,7 +108,7 @@ func parseSource(q *Query, text string) (s Source) {
 	}
 	if own.Has("subset") {
 		if s.Subset = own.subset("subset"); !own.Failed("subset") && !SubsetNamesItsData(s.Subset) {
-			own.Fail("subset", "must be a written-out split, or have the split's digest: another gateway may have another default split")
+			own.Fail("subset", "must contain the split itself, such as train=9,val=1:train, or its digest: another gateway may have another default split")
 		}
 	}
 	if own.Has("quarantine") {

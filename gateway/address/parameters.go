@@ -319,7 +319,7 @@ func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	case p.Balance == BalanceBytes:
 		q.Fail("share", "locality and balance=bytes exclude each other")
 	case p.Homes > r.Most:
-		q.Fail("share", "locality for more than %d ranks takes homes, at most as many", r.Most)
+		q.Fail("share", "locality for more than %d ranks requires homes, at most %[1]d", r.Most)
 	case p.Homes > p.WorldSize:
 		if !q.Failed(r.Name, "world_size") {
 			q.Fail(r.Name, "must be at most world_size")
@@ -349,7 +349,7 @@ func (q *Query) failSharing(p *Plan, err error) {
 // refuseWeighted rejects a choice of samples in combination with importance.
 func (p *Plan) refuseWeighted(q *Query, r *Parameter) {
 	if p.Params.Importance != "" {
-		q.Fail(r.Name, "excludes importance: a snapshot weighs all samples of the dataset")
+		q.Fail(r.Name, "excludes importance: a snapshot has weights of all samples of the dataset")
 	}
 }
 

@@ -17,7 +17,7 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 	path, raw, _ := strings.Cut(fromPath(address), "?")
 	at, ok := parsePath(strings.TrimSuffix(path, "/manifest"))
 	if !ok || at.dataset != d.Name && !(at.short && isDefault) {
-		q.Fail("url", "must be that of an epoch or a batch of dataset %s", d.Name)
+		q.Fail("url", "must be the URL of an epoch or a batch of dataset %s", d.Name)
 		return b, false, nil
 	}
 	in := ParseQuery(raw, BatchNames()...)
@@ -26,14 +26,14 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 		b.Number = in.Decimal("batch", at.batch, 0, math.MaxUint64)
 	}
 	if !in.Has("generation") {
-		in.Fail("generation", "missing: the Content-Location of an answer has it")
+		in.Fail("generation", "missing: copy it from the Content-Location of a response")
 	}
 	if err := d.Check(in); err != nil && len(in.Faults()) == 0 {
 		return b, at.hasBatch, err
 	}
 	q.Adopt("url.", in.Faults())
 	if b.Params.Subset != "" || b.Quarantine != "" {
-		q.Fail("url", "has a subset or a quarantine: losses are accepted only for plans over all samples")
+		q.Fail("url", "has a subset or a quarantine: losses are accepted only for plans of all samples")
 	}
 	return b, at.hasBatch, nil
 }

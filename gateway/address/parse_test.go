@@ -52,7 +52,7 @@ func TestParseURL_ReadsWhatBatchesWrite(t *testing.T) {
 }
 
 func TestParseURL_RefusesAddresses(t *testing.T) {
-	const other = "url: must be that of an epoch or a batch of dataset photos"
+	const other = "url: must be the URL of an epoch or a batch of dataset photos"
 	of := "generation=" + generation
 	for _, c := range []struct{ address, want string }{
 		{"", "url: missing"},
@@ -71,16 +71,16 @@ func TestParseURL_RefusesAddresses(t *testing.T) {
 		{"/epochs/3/batch/5?" + of, other},
 		{"/epoch/3/batches/5?" + of, other},
 		{"/epoch/3/batch/5/6?" + of, other},
-		{"/v1/datasets/photos/epochs/3", "url.generation: missing: the Content-Location of an answer has it"},
-		{"/v1/datasets/photos/epochs/x?" + of, "url.epoch: must be an unsigned decimal number, digits only"},
+		{"/v1/datasets/photos/epochs/3", "url.generation: missing: copy it from the Content-Location of a response"},
+		{"/v1/datasets/photos/epochs/x?" + of, "url.epoch: must be an unsigned decimal number, with digits only"},
 		{"/v1/datasets/photos/epochs/3/batches/?" + of, "url.batch: empty"},
 		{"/v1/datasets/photos/epochs/3/batches/18446744073709551616?" + of, "url.batch: must be below 2^64"},
 		{"/v1/datasets/photos/epochs/3?generation=x", "url.generation: must be 64 hexadecimal digits in lower case"},
 		{"/v1/datasets/photos/epochs/3?at=3&" + of, "url.at: unknown parameter"},
-		{"/v1/datasets/photos/epochs/3?subset=train&" + of, "url: has a subset or a quarantine: losses are accepted only for plans over all samples"},
-		{"/v1/datasets/photos/epochs/3?quarantine=samples:7&" + of, "url: has a subset or a quarantine: losses are accepted only for plans over all samples"},
-		{"/epoch/x/batch/y?seed=z", "url.seed: must be an unsigned decimal number, digits only; url.epoch: must be an unsigned decimal number, digits only; " +
-			"url.batch: must be an unsigned decimal number, digits only; url.generation: missing: the Content-Location of an answer has it"},
+		{"/v1/datasets/photos/epochs/3?subset=train&" + of, "url: has a subset or a quarantine: losses are accepted only for plans of all samples"},
+		{"/v1/datasets/photos/epochs/3?quarantine=samples:7&" + of, "url: has a subset or a quarantine: losses are accepted only for plans of all samples"},
+		{"/epoch/x/batch/y?seed=z", "url.seed: must be an unsigned decimal number, with digits only; url.epoch: must be an unsigned decimal number, with digits only; " +
+			"url.batch: must be an unsigned decimal number, with digits only; url.generation: missing: copy it from the Content-Location of a response"},
 	} {
 		q := &Query{}
 		if _, _, err := ParseURL(photos(), true, c.address, q); err != nil {
@@ -161,7 +161,7 @@ func TestParseMixture_Refuses(t *testing.T) {
 	if _, err := ParseMixture(many(64)); err != nil {
 		t.Errorf("64 sources: %v", err)
 	}
-	if _, err := ParseMixture("mix:" + strings.Repeat("a", 4092)); refused(t, err) == "dataset: a mixture of more than 4096 bytes" {
+	if _, err := ParseMixture("mix:" + strings.Repeat("a", 4092)); refused(t, err) == "dataset: the mixture has more than 4096 bytes" {
 		t.Error("4096 bytes are taken for more")
 	}
 	for _, c := range []struct{ text, want string }{
@@ -171,7 +171,7 @@ func TestParseMixture_Refuses(t *testing.T) {
 		{"mix:a:01", "dataset: a:01: must be SOURCE:SHARE, with a whole number from 1 to 4294967296"},
 		{"mix:a:-1", "dataset: a:-1: must be SOURCE:SHARE, with a whole number from 1 to 4294967296"},
 		{"mix:a:4294967297", "dataset: a:4294967297: must be SOURCE:SHARE, with a whole number from 1 to 4294967296"},
-		{"mix:samples=3", "dataset: a mixture of 0 sources, want 1 to 64"},
+		{"mix:samples=3", "dataset: the mixture has 0 sources: must have 1 to 64"},
 		{"mix:a:1,samples=0", "dataset: must be at least 1"},
 		{"mix:a:1,samples=4611686018427387905", "dataset: must be at most 4611686018427387904"},
 		{"mix:a:1,samples=3,samples=3", "dataset: samples=3: must be SOURCE:SHARE, with a whole number from 1 to 4294967296"},
@@ -182,11 +182,11 @@ func TestParseMixture_Refuses(t *testing.T) {
 		{"mix:a():1", "dataset: a: query: must have parameters between parentheses"},
 		{"mix:a(subset=x=1:x:1", "dataset: a: query: must have parameters between parentheses"},
 		{"mix:a(seed=1):1", "dataset: a: seed: unknown parameter"},
-		{"mix:a(subset=train):1", "dataset: a: subset: must be a written-out split, or have the split's digest: another gateway may have another default split"},
-		{"mix:a(subset=a/b):1", "dataset: a: subset: a name has letters, digits, dot, dash and underscore, at most 64"},
+		{"mix:a(subset=train):1", "dataset: a: subset: must contain the split itself, such as train=9,val=1:train, or its digest: another gateway may have another default split"},
+		{"mix:a(subset=a/b):1", "dataset: a: subset: a name must have at most 64 letters, digits, dots, dashes and underscores"},
 		{"mix:a(quarantine=x):1", "dataset: a: quarantine: must be 64 hexadecimal digits in lower case, or samples: and the numbers of samples, such as samples:7,300-309"},
-		{many(65), "dataset: a mixture of 65 sources, want 1 to 64"},
-		{"mix:" + strings.Repeat("a", 4093), "dataset: a mixture of more than 4096 bytes"},
+		{many(65), "dataset: the mixture has 65 sources: must have 1 to 64"},
+		{"mix:" + strings.Repeat("a", 4093), "dataset: the mixture has more than 4096 bytes"},
 	} {
 		_, err := ParseMixture(c.text)
 		if got := refused(t, err); got != c.want {

@@ -34,7 +34,7 @@ func ParseQuery(raw string, known ...string) *Query {
 	}
 	parts := strings.Split(raw, "&")
 	if most := len(known) + maxUnknown; len(parts) > most {
-		q.Fail("query", "more than %d parameters", most)
+		q.Fail("query", "has more than %d parameters", most)
 		return q
 	}
 	for _, part := range parts {
@@ -42,7 +42,7 @@ func ParseQuery(raw string, known ...string) *Query {
 		_, repeated := q.values[name]
 		switch {
 		case name == "":
-			q.Fail("query", "a parameter without a name")
+			q.Fail("query", "a parameter has no name")
 		case !slices.Contains(known, name):
 			q.Fail(Bounded(name), "unknown parameter")
 		case repeated:
@@ -178,7 +178,7 @@ func (q *Query) Text(name string) string {
 func (q *Query) unescaped(name string) string {
 	t, err := url.QueryUnescape(q.values[name])
 	if err != nil {
-		q.Fail(name, "bad escape")
+		q.Fail(name, "invalid URL escape")
 	}
 	return t
 }
@@ -204,7 +204,7 @@ func ParseDecimal(s string) (n uint64, reason string) {
 	}
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
-			return 0, "must be an unsigned decimal number, digits only"
+			return 0, "must be an unsigned decimal number, with digits only"
 		}
 	}
 	if len(s) > 1 && s[0] == '0' {
@@ -342,14 +342,14 @@ func (q *Query) fields() []string {
 	}
 	parts := strings.Split(text, ",")
 	if len(parts) > maxFields {
-		q.Fail("fields", "more than %d names", maxFields)
+		q.Fail("fields", "has more than %d names", maxFields)
 		return nil
 	}
 	names := make([]string, 0, len(parts))
 	for _, name := range parts {
 		switch {
 		case name == "":
-			q.Fail("fields", "an empty name")
+			q.Fail("fields", "has an empty name")
 		case slices.Contains(names, name):
 			q.Fail("fields", "%s is given more than once", Bounded(name))
 		default:

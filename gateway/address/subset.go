@@ -43,7 +43,7 @@ type Part struct {
 // ParseSubset parses the value of subset=. It returns a reason if the text is invalid.
 func ParseSubset(text string) (s Subset, reason string) {
 	if len(text) > maxSubsetText {
-		return s, "is longer than " + strconv.Itoa(maxSubsetText) + " bytes: store it by POST /v1/datasets/{dataset}/subsets, and name its digest"
+		return s, "is longer than " + strconv.Itoa(maxSubsetText) + " bytes: store it by POST /v1/datasets/{dataset}/subsets, and use its digest"
 	}
 	return ParseLongSubset(text)
 }
@@ -67,7 +67,7 @@ func ParseLongSubset(text string) (s Subset, reason string) {
 			return s, reason
 		}
 		if step.Parts != nil && slices.ContainsFunc(s.Steps, func(other Step) bool { return other.Parts != nil && other.Salt == step.Salt }) {
-			return s, "a split of a split requires another salt after its name: with the same hash the parts would depend on each other"
+			return s, "a split of a split requires a different salt after its name: with the same hash the parts would not be independent"
 		}
 		s.Steps = append(s.Steps, step)
 	}
@@ -93,7 +93,7 @@ func storedReason(s string) string {
 	case !whole && IsDigest(name):
 		return "a digest requires a colon and a name after it"
 	case !validPart(name):
-		return "a name has letters, digits, dot, dash and underscore, at most 64"
+		return "a name must have at most 64 letters, digits, dots, dashes and underscores"
 	}
 	return ""
 }
@@ -113,7 +113,7 @@ func parseStep(text string) (s Step, reason string) {
 	s.Name = fields[1]
 	if len(fields) == 3 {
 		if s.Salt = fields[2]; !validPart(s.Salt) {
-			return s, "a salt has letters, digits, dot, dash and underscore, at most 64"
+			return s, "a salt must have at most 64 letters, digits, dots, dashes and underscores"
 		}
 	}
 	if s.Parts, reason = parseParts(fields[0]); reason != "" {
@@ -134,9 +134,9 @@ func parseParts(text string) (parts []Part, reason string) {
 		size, reason := ParseDecimal(number)
 		switch {
 		case reason != "" || size == 0 || size > math.MaxUint32:
-			return nil, "the size of a part is a whole number from 1 to 4294967295"
+			return nil, "the size of a part must be a whole number from 1 to 4294967295"
 		case !validPart(name):
-			return nil, "the name of a part has letters, digits, dot, dash and underscore, at most 64"
+			return nil, "the name of a part must have at most 64 letters, digits, dots, dashes and underscores"
 		case slices.ContainsFunc(parts, func(p Part) bool { return p.Name == name }):
 			return nil, "part " + name + " is given twice"
 		case len(parts) == maxSubsetParts:
@@ -146,7 +146,7 @@ func parseParts(text string) (parts []Part, reason string) {
 		sum, divisor = sum+size, gcd(divisor, size)
 	}
 	if sum > math.MaxUint32 {
-		return nil, "the sizes of the parts sum to 2^32 or more"
+		return nil, "the sum of the sizes of the parts must be below 2^32"
 	}
 	for i := range parts {
 		parts[i].Size /= divisor
@@ -212,7 +212,7 @@ func ParseQuarantine(text string) (bad Ranges, reason string) {
 	case !ok:
 		return nil, notADigest + ", or samples: and the numbers of samples, such as samples:7,300-309"
 	case len(list) > maxQuarantineText:
-		return nil, "is longer than " + strconv.Itoa(maxQuarantineText) + " bytes: store the list with millrace quarantine, and name its digest"
+		return nil, "is longer than " + strconv.Itoa(maxQuarantineText) + " bytes: store the list with millrace quarantine, and use its digest"
 	}
 	if bad, reason = parseRanges(list); reason != "" {
 		return nil, reason

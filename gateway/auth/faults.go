@@ -53,7 +53,7 @@ func (f *faults) document(text []byte) (*yaml.Node, bool) {
 	}
 	switch err := decoder.Decode(&second); {
 	case err == nil:
-		f.add(&second, "a second YAML document begins here: want one")
+		f.add(&second, "a second YAML document begins here: the file must have only one")
 	case !errors.Is(err, io.EOF):
 		f.syntax(err)
 	default:
@@ -85,7 +85,7 @@ type fields struct {
 // fields parses a mapping. what describes it in faults, such as "a token".
 func (f *faults) fields(n *yaml.Node, what string, known ...string) (fields, bool) {
 	if n.Kind != yaml.MappingNode {
-		f.add(n, "%s is written as a mapping with %s", what, enumerate(known, "and"))
+		f.add(n, "%s must be a mapping with %s", what, enumerate(known, "and"))
 		return fields{}, false
 	}
 	got := fields{at: n, what: what, values: map[string]*yaml.Node{}}
@@ -93,7 +93,7 @@ func (f *faults) fields(n *yaml.Node, what string, known ...string) (fields, boo
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
 		case !slices.Contains(known, key.Value):
-			f.add(key, "%s has no %.40q: want %s", what, key.Value, enumerate(known, "or"))
+			f.add(key, "%s cannot have the key %.40q: must be %s", what, key.Value, enumerate(known, "or"))
 		case got.values[key.Value] != nil:
 			f.add(key, "%s has %s twice", what, key.Value)
 		default:
@@ -116,9 +116,9 @@ func (f *faults) elements(m fields, key string) []*yaml.Node {
 	switch {
 	case n == nil:
 	case n.Kind != yaml.SequenceNode:
-		f.add(n, "%s is written as a list", key)
+		f.add(n, "%s must be a list", key)
 	case len(n.Content) == 0:
-		f.add(n, "%s is empty: name something, or leave it out", key)
+		f.add(n, "%s is empty: add an entry, or remove the key", key)
 	default:
 		return n.Content
 	}
@@ -128,7 +128,7 @@ func (f *faults) elements(m fields, key string) []*yaml.Node {
 // required returns the scalar value of a required key.
 func (f *faults) required(m fields, key string) (string, bool) {
 	if m.values[key] == nil {
-		f.add(m.at, "%s wants %s", m.what, key)
+		f.add(m.at, "%s requires %s", m.what, key)
 		return "", false
 	}
 	return f.scalar(m.values[key], key)
@@ -138,7 +138,7 @@ func (f *faults) required(m fields, key string) (string, bool) {
 func (f *faults) scalar(n *yaml.Node, what string) (string, bool) {
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		f.add(n, "%s is written out as one plain value", what)
+		f.add(n, "%s must be one plain value", what)
 	case n.Tag == "!!null" || n.Value == "":
 		f.add(n, "%s is empty", what)
 	default:

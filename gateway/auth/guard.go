@@ -104,7 +104,7 @@ func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
 		case isJWT(text):
 			return p.byJWT(text, g.cfg.Now())
 		}
-		return Principal{}, invalid("neither a token, mr_ and 43 characters, nor a JWT")
+		return Principal{}, invalid("the credentials are neither a token (mr_ and 43 characters) nor a JWT")
 	case len(shown.Certificates) > 0:
 		return p.byCertificate(shown.Certificates[0], g.cfg.Now())
 	case shown.UID != nil:

@@ -25,7 +25,7 @@ func (p *parser) issuer(n *yaml.Node) {
 	is := issuer{subject: "sub"}
 	is.name, ok = p.name(m)
 	if _, twice := p.issuers[is.name]; ok && twice {
-		p.add(m.values["name"], "name %q is that of another issuer", is.name)
+		p.add(m.values["name"], "name %q is already used by another issuer", is.name)
 	}
 	if is.url, ok = p.required(m, "issuer"); ok {
 		p.issuerURL(m.values["issuer"], is.url)
@@ -52,7 +52,7 @@ func (p *parser) issuerURL(at *yaml.Node, text string) {
 	}
 	for _, other := range p.policy.issuers {
 		if other.url == text {
-			p.add(at, "issuer is that of %s: a JWT would be of both", other.name)
+			p.add(at, "issuer is the same as in %s: each issuer must have its own URL", other.name)
 		}
 	}
 }

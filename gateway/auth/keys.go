@@ -221,7 +221,7 @@ func (g *Guard) get(ctx context.Context, address string, into any) error {
 // redirect allows redirects only within the issuer's host.
 func redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirect || req.URL.Scheme != via[0].URL.Scheme || req.URL.Host != via[0].URL.Host {
-		return errors.New("redirects to another host, or too often")
+		return errors.New("the server redirects to another host, or too often")
 	}
 	return nil
 }

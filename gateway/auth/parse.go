@@ -42,7 +42,7 @@ func (p *parser) root(n *yaml.Node) {
 		return
 	}
 	if m.values["grants"] == nil {
-		p.add(n, "an access file requires grants: without one no caller has rights")
+		p.add(n, "an access file requires grants: without a grant no caller has rights")
 	}
 	for _, e := range p.elements(m, "tokens") {
 		p.token(e)
@@ -72,11 +72,11 @@ func (p *parser) name(m fields) (string, bool) {
 	switch {
 	case !ok:
 	case isToken(name): // not repeated, because logs may show it
-		p.add(m.values["name"], "name is the text of a token: it is a secret, draw another one")
+		p.add(m.values["name"], "name is the text of a token, which is secret: use a name, and create a new token with millrace token")
 	case !ValidName(name):
-		p.add(m.values["name"], "name %.140q: want a letter or digit, then letters, digits, dots, underscores and dashes, 128 at most", name)
+		p.add(m.values["name"], "name %.140q: must be a letter or digit, then letters, digits, dots, underscores and dashes, 128 characters at most", name)
 	case name == anonymous:
-		p.add(m.values["name"], "name %q: it means callers without credentials", name)
+		p.add(m.values["name"], "name %q: this name is reserved for callers without credentials", name)
 	default:
 		return name, true
 	}
@@ -100,7 +100,7 @@ func (p *parser) token(n *yaml.Node) {
 		if text, ok := p.scalar(m.values["expires"], "expires"); ok {
 			var err error
 			if t.expires, err = time.Parse(time.RFC3339, text); err != nil {
-				p.add(m.values["expires"], "expires %.40q: want a time with its zone, as 2027-01-01T00:00:00Z", text)
+				p.add(m.values["expires"], "expires %.40q: must be a time with its zone, such as 2027-01-01T00:00:00Z", text)
 			}
 		}
 	}
@@ -116,11 +116,11 @@ func (p *parser) digest(at *yaml.Node, text string, t *token) {
 	n, err := hex.Decode(sum[:], []byte(text[:min(len(text), hex.EncodedLen(len(sum)))]))
 	switch {
 	case isToken(text):
-		p.add(at, "sha256 is the text of a token: it is a secret, draw another one and write its SHA-256 here")
+		p.add(at, "sha256 is the text of a token, which is secret: create a new token with millrace token, and write its SHA-256 here")
 	case err != nil || n != len(sum) || len(text) != hex.EncodedLen(n):
-		p.add(at, "sha256 wants %d hexadecimal digits, got %d characters", hex.EncodedLen(len(sum)), len(text))
+		p.add(at, "sha256 must have %d hexadecimal digits, got %d characters", hex.EncodedLen(len(sum)), len(text))
 	case p.digests[sum] != 0:
-		p.add(at, "sha256 is that of line %d: a token has one name", p.digests[sum])
+		p.add(at, "sha256 is the same as in line %d: each token must have one name", p.digests[sum])
 	default:
 		p.digests[sum] = at.Line
 		t.sum = sum
@@ -136,7 +136,7 @@ func (p *parser) grant(n *yaml.Node) {
 	set, admin := p.rights(m)
 	if p.grantsSources(m) {
 		if set&setOf(Read) == 0 {
-			p.add(m.values["grants_sources"], "grants_sources says how a mixture is read, but the rights do not hold read")
+			p.add(m.values["grants_sources"], "grants_sources applies to reading mixtures, but the rights do not include read")
 		}
 		set |= sources
 	}
@@ -157,7 +157,7 @@ func (p *parser) grant(n *yaml.Node) {
 // rights returns the rights on datasets, and whether admin is among the rights.
 func (p *parser) rights(m fields) (set rights, admin bool) {
 	if m.values["rights"] == nil {
-		p.add(m.at, "%s wants rights", m.what)
+		p.add(m.at, "%s requires rights", m.what)
 	}
 	for _, e := range p.elements(m, "rights") {
 		name, ok := p.scalar(e, "a right")
@@ -166,7 +166,7 @@ func (p *parser) rights(m fields) (set rights, admin bool) {
 		}
 		switch right, known := ParseRight(name); {
 		case !known:
-			p.add(e, "right %.40q: want %s", name, enumerate(rightNames()[Read:], "or"))
+			p.add(e, "right %.40q: must be %s", name, enumerate(rightNames()[Read:], "or"))
 		case right == Admin:
 			admin = true
 		default:
@@ -183,7 +183,7 @@ func (p *parser) grantsSources(m fields) bool {
 	}
 	text, ok := p.scalar(n, "grants_sources")
 	if ok && text != "true" && text != "false" {
-		p.add(n, "grants_sources %.40q: want true or false", text)
+		p.add(n, "grants_sources %.40q: must be true or false", text)
 	}
 	return text == "true"
 }
@@ -193,7 +193,7 @@ func (p *parser) datasets(m fields, set rights, admin bool) []string {
 	n := m.values["datasets"]
 	switch {
 	case n == nil && set != 0:
-		p.add(m.at, "%s with %s, %s or %s wants datasets", m.what, Read, Report, Warm)
+		p.add(m.at, "%s with %s, %s or %s requires datasets", m.what, Read, Report, Warm)
 	case n != nil && set == 0 && admin:
 		p.add(n, "datasets apply only to read, report and warm: admin is a right on the gateway")
 	}
@@ -203,7 +203,7 @@ func (p *parser) datasets(m fields, set rights, admin bool) []string {
 		switch {
 		case !ok:
 		case strings.ContainsFunc(text, func(c rune) bool { return c != '*' && notName(c) }):
-			p.add(e, "dataset %.140q: want letters, digits, dots, underscores, dashes, and * for any characters", text)
+			p.add(e, "dataset %.140q: must be letters, digits, dots, underscores, dashes, and * for any characters", text)
 		case set&sources != 0 && strings.Contains(text, "*"):
 			p.add(e, "dataset %.140q: grants_sources requires whole names, since a pattern also matches mixtures that clients define", text)
 		default:
@@ -226,7 +226,7 @@ func (p *parser) limit(n *yaml.Node) {
 	if at := m.values["memory"]; at != nil {
 		if text, ok := p.scalar(at, "memory"); ok {
 			if l.Memory, ok = positive(text); !ok || l.Memory > 1 {
-				p.add(at, "memory %.40q: want a share of the budget, above 0 and up to 1", text)
+				p.add(at, "memory %.40q: must be a share of the budget, above 0 and at most 1", text)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ const maxName = 256
 // name.
 func (p *parser) who(m fields, check func(*yaml.Node, string) (string, bool)) []string {
 	if m.values["who"] == nil {
-		p.add(m.at, "%s wants who", m.what)
+		p.add(m.at, "%s requires who", m.what)
 	}
 	var all []string
 	for _, e := range p.elements(m, "who") {
@@ -52,7 +52,7 @@ func (p *parser) limitee(at *yaml.Node, text string) (string, bool) {
 	}
 	for _, earlier := range []string{name, everyPrincipal} {
 		if line := p.limited[earlier]; line != 0 {
-			p.add(at, "who %.300q has the limits of line %d, which comes first", text, line)
+			p.add(at, "who %.300q already has the limits of line %d, which comes first: remove one of them", text, line)
 			return "", false
 		}
 	}
@@ -70,7 +70,7 @@ func (p *parser) principal(at *yaml.Node, text string) (string, bool) {
 	switch kind {
 	case "token":
 		if !p.tokens[name] {
-			fault = "no token of this name is in tokens"
+			fault = "tokens has no token with this name"
 		}
 	case "jwt", "group":
 		fault = p.issued(kind, name)
@@ -109,9 +109,9 @@ func (p *parser) issued(kind, text string) string {
 	case !ok:
 		return "want " + kind + ":ISSUER#NAME"
 	case !known:
-		return "no issuer of this name is in issuers"
+		return "issuers has no issuer with this name"
 	case kind == "group" && !groups:
-		return "the issuer has no groups: name the claim that holds them, as groups: groups"
+		return "the issuer has no groups: set groups: to the name of the claim that contains them"
 	}
 	return badName(name)
 }
@@ -121,9 +121,9 @@ func (p *parser) issued(kind, text string) string {
 func badName(name string) string {
 	switch {
 	case strings.Contains(name, "*"):
-		return "a name is written in full, without *"
+		return "a name must be complete, without *"
 	case !validSubject(name):
-		return "a name has 1 to 256 bytes of UTF-8, without control characters"
+		return "a name must have 1 to 256 bytes of UTF-8, without control characters"
 	}
 	return ""
 }

@@ -107,7 +107,7 @@ func CheckShare(positions shuffle.Share) error {
 		return nil
 	}
 	return address.Refuse(address.TooLarge,
-		"the batch has %d samples; at most %d can be sent in one answer, or shared out by length or locality", positions.Count, MaxSamples).
+		"the batch has %d samples, but the limit is %d for one response, and for sharing a batch by length or locality", positions.Count, MaxSamples).
 		Above(MaxSamples)
 }
 
@@ -257,12 +257,12 @@ func (b *Body) CheckFits(total int64) error {
 // the budget is unknown.
 func (b *Body) TooLarge(total int64) *address.Refusal {
 	size := uint64(b.held())
-	text := fmt.Sprintf("the body has %d bytes in %d samples", size, len(b.samples))
+	text := fmt.Sprintf("the body has %d bytes for %d samples", size, len(b.samples))
 	var r *address.Refusal
 	if total > 0 {
-		r = address.Refuse(address.TooLarge, "%s; the memory budget is %d bytes", text, total).Above(total)
+		r = address.Refuse(address.TooLarge, "%s, but the memory budget is %d bytes", text, total).Above(total)
 	} else {
-		r = address.Refuse(address.TooLarge, "%s: more than the memory budget can hold", text)
+		r = address.Refuse(address.TooLarge, "%s, more than the memory budget", text)
 	}
 	r.Bytes = &size
 	return r
@@ -348,7 +348,7 @@ func (b *Body) checkText(n int64) error {
 		return nil
 	}
 	return address.Refuse(address.TooLarge,
-		"this form puts more than %d bytes around the %d samples: ask for smaller batches", maxText, len(b.samples)).Above(maxText)
+		"headers and names of this format have more than %d bytes for the %d samples: request smaller batches", maxText, len(b.samples)).Above(maxText)
 }
 
 // measure computes the length and checksum of the body.

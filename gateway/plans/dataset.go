@@ -67,7 +67,7 @@ func (d *Dataset) CheckFields(ctx context.Context, v address.View) error {
 // CheckImportance returns an error if the dataset has no importance store.
 func (d *Dataset) CheckImportance() error {
 	if d.Importance == nil {
-		return address.Refuse(address.NotFound, "this gateway stores no importance for the dataset")
+		return address.Refuse(address.NotFound, "this gateway does not support importance for the dataset")
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (d *Dataset) RefuseMixture(what string) error {
 	if d.mixture == nil {
 		return nil
 	}
-	return address.Refuse(address.Invalid, "%s requires a single dataset: use the mixture's sources", what)
+	return address.Refuse(address.Invalid, "%s requires a single dataset, not a mixture: use one of the sources", what)
 }
 
 // chunkLengths returns the length of each chunk in bytes.
@@ -91,7 +91,7 @@ func (d *Dataset) chunkLengths() []uint64 {
 
 // generationText describes the served generation, for errors.
 func (d *Dataset) generationText() string {
-	return fmt.Sprintf("the dataset is of generation %.12s", d.Index.Generation())
+	return fmt.Sprintf("the dataset has generation %.12s", d.Index.Generation())
 }
 
 // Limits of the cached part names of a dataset.

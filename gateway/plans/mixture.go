@@ -102,14 +102,14 @@ func (m *mixture) complete(a *address.Plan) error {
 	a.Samples = order.Samples()
 	q := &address.Query{}
 	if b := order.BatchSize(); b > 0 && a.BatchSize != b {
-		q.Fail("batch_size", "must be %d: the mixture fixes how many samples of each source a batch has; leave batch_size out, or take shares that sum to it", b)
+		q.Fail("batch_size", "must be %d: the mixture sets the number of samples of each source in a batch; omit batch_size, or use shares with this sum", b)
 	}
 	if a.Sharing != shuffle.Contiguous {
-		q.Fail("share", "locality has no meaning for a mixture: its chunks have no homes in common")
+		q.Fail("share", "locality is not possible for a mixture, because its sources have different homes")
 	}
 	for _, of := range [][2]string{{"importance", a.Params.Importance}, {"subset", a.Params.Subset}, {"quarantine", a.Quarantine}} {
 		if of[1] != "" {
-			q.Fail(of[0], "has no meaning for a mixture: it is of one dataset")
+			q.Fail(of[0], "is not possible for a mixture, because it belongs to one dataset")
 		}
 	}
 	return q.Err()
@@ -120,7 +120,7 @@ func checkEpoch(m *shuffle.Mixture, epoch uint64) error {
 	if epoch < m.Epochs() {
 		return nil
 	}
-	return address.RefuseParameter("epoch", "must be below %d: a mixture counts positions up to 2^63", m.Epochs())
+	return address.RefuseParameter("epoch", "must be below %d: positions of a mixture are limited to 2^63", m.Epochs())
 }
 
 // sourcePlan returns the plan of a source's own order.

@@ -44,7 +44,7 @@ func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch)
 		}
 		if len(r.epochs) >= maxSourceEpochs+m.Sources() {
 			return BatchOrder{}, address.Refuse(address.TooLarge,
-				"the batch goes through more than %d epochs of its sources: ask for smaller batches", maxSourceEpochs)
+				"the batch requires more than %d epochs of a source: request smaller batches", maxSourceEpochs)
 		}
 		own, source := d.mixture.sourcePlan(m, b.Params, t.Source), d.mixture.sources[t.Source].Dataset
 		c, known := r.parts[t.Source]

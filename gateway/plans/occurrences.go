@@ -60,9 +60,9 @@ func decodeEpochs(q *address.Query) (e Epochs) {
 	switch {
 	case len(q.Faults()) > before:
 	case e.Last < e.First:
-		q.Fail("epochs", "the last is below the first")
+		q.Fail("epochs", "the last epoch is below the first")
 	case e.Last-e.First >= maxEpochs:
-		q.Fail("epochs", "at most %d at a time", maxEpochs)
+		q.Fail("epochs", "must be at most %d epochs at a time", maxEpochs)
 	}
 	return e
 }
@@ -96,7 +96,7 @@ func (p *Plans) Occurrences(ctx context.Context, d *Dataset, a address.Plan, sam
 	}
 	if most > maxOccurrences {
 		return nil, address.Refuse(address.Invalid,
-			"the sample comes up to %d times in these epochs; at most %d are listed at a time", most, maxOccurrences)
+			"the sample occurs up to %d times in these epochs, but a response can list at most %d: request fewer epochs", most, maxOccurrences)
 	}
 	release, err := p.memory.Reserve(ctx, d.epochBytes(a.Params)+int64(most)*occurrenceBytes)
 	if err != nil {

@@ -42,10 +42,10 @@ func PictureNames() []string {
 func DecodePicture(q *address.Query, d *Dataset, epoch string) (b address.Batch, r Rectangle) {
 	b = address.DecodeEpoch(q, d.Address, epoch)
 	if b.Deals() {
-		q.Fail("balance", "bytes has no picture: the share of a rank depends on the lengths of the samples; ask for the whole batch, without world_size")
+		q.Fail("balance", "there is no picture for balance=bytes, because shares depend on the lengths of samples: request the whole batch, without world_size")
 	}
 	if b.Sharing != shuffle.Contiguous && !q.Failed("share") {
-		q.Fail("share", "locality has no picture: the share of a rank is found batch by batch; ask for the whole batch, without world_size and share")
+		q.Fail("share", "there is no picture for share=locality, because shares are computed per batch: request the whole batch, without world_size and share")
 	}
 	chunks := uint64(d.Index.Chunks())
 	r = Rectangle{From: q.Number("from", 0, 0, math.MaxUint64), To: q.Number("to", 0, 1, math.MaxUint64), toGiven: q.Has("to")}
@@ -59,7 +59,7 @@ func DecodePicture(q *address.Query, d *Dataset, epoch string) (b address.Batch,
 	r.Columns = q.Number("columns", defaultPictureSide, 1, maxPictureSide)
 	r.Rows = q.Number("rows", defaultPictureSide, 1, maxPictureSide)
 	if r.Axis = q.Word("axis", axisStored, axisStored, axisDrawn); r.Axis == axisDrawn && b.Params.Shuffle == shuffle.Full {
-		q.Fail("axis", "drawn has no meaning for shuffle full: it takes samples from all chunks at once")
+		q.Fail("axis", "drawn is not possible for shuffle full, which takes samples from all chunks at once")
 	}
 	return b, r
 }
@@ -70,10 +70,10 @@ func (r *Rectangle) Complete(b address.Batch) error {
 	batches := b.Batching().Batches()
 	q := &address.Query{}
 	if r.From > 0 && r.From >= batches {
-		q.Fail("from", "must be below %d: the epoch has so many batches", batches)
+		q.Fail("from", "must be below %d, the number of batches in the epoch", batches)
 	}
 	if r.To > batches {
-		q.Fail("to", "must be at most %d: the epoch has so many batches", batches)
+		q.Fail("to", "must be at most %d, the number of batches in the epoch", batches)
 	}
 	if !r.toGiven {
 		r.To = batches

@@ -38,7 +38,7 @@ func (d *Dataset) nameSplit(ctx context.Context, params *shuffle.Params) error {
 func (d *Dataset) checkKept(a *address.Plan) error {
 	s, _ := address.ParseSubset(a.Params.Subset)
 	if d.Selection == nil && (s.Stored != "" || address.IsDigest(a.Quarantine)) {
-		return address.Refuse(address.NotFound, "this gateway stores no subsets and quarantines for the dataset")
+		return address.Refuse(address.NotFound, "this gateway does not support subsets and quarantines for the dataset")
 	}
 	return nil
 }
@@ -222,11 +222,11 @@ func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error)
 		}
 		bad, err := list.Numbers(ctx, d.Index)
 		if _, ok := errors.AsType[*chunkindex.AmbiguousKeyError](err); ok {
-			return nil, refuseQuarantine(fmt.Errorf("%w: store the list again, with millrace quarantine; %s", err, d.generationText()))
+			return nil, refuseQuarantine(fmt.Errorf("%w: store the list again with millrace quarantine; %s", err, d.generationText()))
 		}
 		return bad, err
 	case runs[len(runs)-1].Last >= samples:
-		return nil, refuseQuarantine(fmt.Errorf("sample %d of %d", runs[len(runs)-1].Last, samples))
+		return nil, refuseQuarantine(fmt.Errorf("sample %d does not exist: the dataset has %d samples", runs[len(runs)-1].Last, samples))
 	}
 	bad := make([]uint64, 0, runs.Count())
 	for _, run := range runs {
@@ -271,7 +271,7 @@ func (d *Dataset) selectionRefusal(err error) error {
 		return address.Refuse(address.NotFound,
 			"generation %.12s of the dataset has no subsets: create them with millrace subset", d.Index.Generation()).Because(err)
 	case errors.Is(err, selection.ErrNotFound):
-		return address.Refuse(address.NotFound, "no subset or quarantine of this digest").Because(err)
+		return address.Refuse(address.NotFound, "no subset or quarantine has this digest").Because(err)
 	case errors.Is(err, selection.ErrNoSubset):
 		return address.Refuse(address.NotFound, "%v", err).Because(err)
 	case errors.Is(err, selection.ErrGeneration):

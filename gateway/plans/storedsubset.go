@@ -23,7 +23,7 @@ type StoredSubset struct {
 // KeepKeys stores the samples with the given keys as a subset.
 func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (StoredSubset, error) {
 	if n := d.Index.Samples(); n > selection.MostHashed {
-		return StoredSubset{}, address.Refuse(address.Invalid, "at most %d samples can be selected by key here: use `millrace subset --keys FILE`", selection.MostHashed)
+		return StoredSubset{}, address.Refuse(address.Invalid, "a request can select samples by key only in a dataset of at most %d samples: use `millrace subset --keys FILE`", selection.MostHashed)
 	}
 	leave, err := p.enterCutting(ctx)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestNew_RefusesInvalidFiles(t *testing.T) {
 		},
 		{
 			name: "a directory", change: func(c certs.Config) certs.Config { c.Key = filepath.Dir(c.Key); return c },
-			peer: "want a regular file", port: "want a regular file",
+			peer: "must be a regular file", port: "must be a regular file",
 		},
 		{
 			name: "expired", issued: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) },

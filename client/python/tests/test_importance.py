@@ -45,7 +45,7 @@ def test_a_location_stands_for_its_batch(client: millrace.Client) -> None:
     batch = client.epoch(0, seed=98).batch(3)
     importance.report(client, batch.location, range(32))
     assert importance.freeze(client, batch.location) == importance.freeze(client, batch)
-    with pytest.raises(millrace.InvalidArgument, match=r"losses: 31 of them for the 32 samples .*; give one loss for each sample") as raised:
+    with pytest.raises(millrace.InvalidArgument, match=r"losses: got 31 losses for the 32 samples .*; give one loss for each sample") as raised:
         importance.report(client, batch.location, range(31))
     assert "filter or on_error" in str(raised.value)
 
@@ -115,7 +115,7 @@ def test_a_conflict_says_what_to_do(client: millrace.Client) -> None:
 
 
 def test_freezing_an_epoch_without_reports_says_what_to_do(client: millrace.Client) -> None:
-    with pytest.raises(millrace.NotFound, match=r"no losses were reported of this plan and epoch.*; losses belong to their dataset, order, epoch"):
+    with pytest.raises(millrace.NotFound, match=r"no losses were reported for this plan and epoch.*; losses belong to their dataset, order, epoch"):
         importance.freeze(client, client.epoch(0, seed=94).batch(0))
 
 

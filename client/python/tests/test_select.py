@@ -571,7 +571,7 @@ def test_samples_are_chosen_by_arrays(two: tuple[millrace.Client, millrace.Clien
 
 def test_a_batch_size_beside_per_batch_is_refused_with_the_cure(two: tuple[millrace.Client, millrace.Client]) -> None:
     a, b = two
-    with pytest.raises(millrace.InvalidArgument, match=r"must be 10: .*; leave global_batch_size out, or take shares that sum to it"):
+    with pytest.raises(millrace.InvalidArgument, match=r"must be 10: .*; omit global_batch_size, or use shares with this sum"):
         millrace.mix({a: 7, b: 3}, per_batch=True).epoch(0, global_batch_size=64)
 
 
