@@ -43,7 +43,7 @@ func TestFaultsOfAFile(t *testing.T) {
 		{"a null name", token("name: , sha256: " + digest), "3: name is empty"},
 		{"a name with a colon", token("name: 'a:b', sha256: " + digest), `3: name "a:b": must be a letter or digit`},
 		{"a name with a line end", token(`name: "a\nb", sha256: ` + digest), `3: name "a\nb": must be a letter`},
-		{"a long name", token("name: " + strings.Repeat("a", 129) + ", sha256: " + digest), `128 at most`},
+		{"a long name", token("name: " + strings.Repeat("a", 129) + ", sha256: " + digest), `128 characters at most`},
 		{"the name anonymous", token("name: anonymous, sha256: " + digest), `3: name "anonymous": this name is reserved for callers without credentials`},
 		{"a name that is a token", token("name: " + secret + ", sha256: " + digest), "3: name is the text of a token"},
 		{"a name that is a list", token("name: [a], sha256: " + digest), "3: name must be one plain value"},
