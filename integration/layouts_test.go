@@ -43,8 +43,23 @@ func TestLayouts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := serveAll(t, store, store.Objects(t), dir, names...)
-	got := library(t, "layouts.py", append([]string{"read", g.URL}, names...)...)
+	tables, others := divided(names, "snapshot-")
+	g := serveAll(t, store, store.Objects(t), dir, others...)
+	got := library(t, "layouts.py", append([]string{"read", g.URL}, others...)...)
+	for _, name := range tables {
+		upload(t, store.Objects(t), filepath.Join(dir, name), name)
+		files := filepath.Join(dir, name+".files")
+		list := strings.NewReplacer("file://"+filepath.Join(dir, name)+"/", "", filepath.Join(dir, name)+"/", store.Dataset(name)+"/").Replace(readText(t, files))
+		if err := os.WriteFile(files, []byte(list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := harness.MustRun(t, store, "index", store.Dataset(name), "--files", files, "--name", "v7"); !strings.Contains(out, "#v7") {
+			t.Errorf("%s: got %s, want an index called v7", name, out)
+		}
+		served := harness.Serve(t, store, others[0], "--dataset", name+"-v7="+store.Dataset(name)+"#v7")
+		maps.Copy(got, library(t, "layouts.py", "read", served.URL, name+"-v7"))
+		got[name] = got[name+"-v7"]
+	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(want[name], got[name]); diff != "" {
@@ -57,4 +72,16 @@ func TestLayouts(t *testing.T) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// divided returns the names with a prefix, and the others.
+func divided(names []string, prefix string) (with, others []string) {
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			with = append(with, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	return with, others
 }

@@ -14,7 +14,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,6 +43,7 @@ type Options struct {
 	Format       string                  // name of the shards' format; empty: detected
 	Name         string                  // index name, for a prefix with several; empty: the default index
 	Match        string                  // pattern that selects objects by key (see docs/spec/formats.md); empty: all objects
+	Files        map[string]bool         // keys of the objects to use, such as those of a table's snapshot; nil: all objects
 	Split        string                  // name of the split whose objects to use; AllSplits: objects of all splits; empty: all objects, but an error if there are several splits
 	Config       string                  // name of the configuration whose objects to use, for a repository with several
 	Hidden       bool                    // include hidden objects such as .DS_Store
@@ -79,6 +82,7 @@ type Report struct {
 	Members        int64  `json:"hidden_members"`         // number of hidden members in the archives that this run read; they belong to no sample
 	Outside        uint64 `json:"names_outside"`          // number of samples read by this run whose name leads out of a directory (see format.Outside)
 	OutsideExample string `json:"name_outside,omitempty"` // one of these names
+	Unlisted       int    `json:"unlisted,omitempty"`     // number of objects that Files does not contain
 	Unmatched      int    `json:"unmatched,omitempty"`    // number of objects excluded by Match, except hidden objects
 	Empty          int    `json:"empty_shards"`           // number of empty shards, such as those of failed uploads
 	Shards         int    `json:"shards"`
@@ -257,6 +261,18 @@ func (b *builder) run(ctx context.Context) error {
 	return b.removeKept(ctx)
 }
 
+// checkFiles returns an error if listed objects do not exist.
+func (b *builder) checkFiles(objects []objstore.Object) error {
+	missing := maps.Clone(b.opt.Files)
+	for _, o := range objects {
+		delete(missing, strings.TrimPrefix(o.Key, b.prefix))
+	}
+	if len(missing) == 0 || b.opt.Match != "" {
+		return nil
+	}
+	return fmt.Errorf("%d of %d listed objects do not exist, such as %s: %w", len(missing), len(b.opt.Files), slices.Min(slices.Collect(maps.Keys(missing))), objstore.ErrNotFound)
+}
+
 // list lists the objects in byte order of their keys, and the scans that interrupted runs stored.
 // Then it detects the format and its shards.
 func (b *builder) list(ctx context.Context) error {
@@ -266,6 +282,8 @@ func (b *builder) list(ctx context.Context) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
 		case layout.OwnObject(key) || strings.HasSuffix(o.Key, "/"): // a trailing slash marks a directory
+		case b.opt.Files != nil && !b.opt.Files[key]:
+			b.report.Unlisted++
 		case !Matches(b.opt.Match, key):
 			if !format.Hidden(key) {
 				b.report.Unmatched++
@@ -281,6 +299,9 @@ func (b *builder) list(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := b.checkFiles(objects); err != nil {
 		return err
 	}
 	if err := b.listKept(ctx); err != nil {

@@ -42,7 +42,7 @@ func (b *builder) refusePartitions() error {
 	}
 }
 
-// chosenByPattern reports whether the user's pattern selects objects instead of excluding some.
+// chosenByPattern reports whether the user's pattern or list selects objects instead of excluding some.
 func (b *builder) chosenByPattern() bool {
-	return b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, leavesOut)
+	return b.opt.Files != nil || b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, leavesOut)
 }

@@ -34,6 +34,7 @@ type indexFlags struct {
 	indexURL    string
 	followLinks bool
 	part        string
+	files       string   // list of the objects to index
 	inherited   []string // flags whose values equal those of the earlier index
 	changed     []string // flags whose values differ from those of the earlier index
 }
@@ -91,6 +92,7 @@ func (x *indexFlags) sayInherited(a *app, l location.Location) {
 func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Choice(&x.opt.Format, "format", "", "`FORMAT` format of the shards (default detected)", build.FormatNames()...)
 	f.Text(&x.opt.Match, "match", "", matchUsage)
+	f.Text(&x.files, "files", "", "`LIST` file with the keys or URLs to index, one per line, as of a snapshot")
 	f.Text(&x.opt.Split, "split", "", "`SPLIT` index only this split, as DATASET#SPLIT; \"all\": one index of all splits")
 	f.Text(&x.opt.Config, "hf-config", "", "`NAME` index one configuration of a Hugging Face repository")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
@@ -246,7 +248,15 @@ func (a *app) index() *cobra.Command {
 			x.defineFormat(f)
 			x.definePlace(f)
 			f.Output(a.App)
-			check := func(args []string) { x.check(f); l = x.place(f, args[0]) }
+			check := func(args []string) {
+				x.check(f)
+				if l = x.place(f, args[0]); x.files != "" {
+					var err error
+					if x.opt.Files, err = indexing.ReadFiles(x.files, l); err != nil {
+						f.Fault("--files: %w", err)
+					}
+				}
+			}
 			return check, func(ctx context.Context, args []string) error {
 				join := f.CommandLine("index", args, "part", "json")
 				return x.store.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error {

@@ -20,6 +20,7 @@ from typing import Any
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
 import datasets
+import deltalake
 import duckdb
 import pandas
 import PIL.Image
@@ -27,6 +28,7 @@ import polars
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
+from pyiceberg.catalog.memory import InMemoryCatalog
 
 Rows = list[dict[str, Any]]
 RECORDS = [
@@ -194,6 +196,33 @@ def coco(to: pathlib.Path) -> Rows:
     ]
 
 
+def delta(to: pathlib.Path) -> Rows:
+    """A snapshot of Delta Lake, after rows were deleted, by its list of files. The directory has files of older snapshots too."""
+    table = pa.table(TABLE | {"label": ["cat", "dog", "a b", "c"] * 5})
+    for rows in (table.slice(0, 12), table.slice(12)):
+        deltalake.write_deltalake(to, rows, partition_by=["label"], mode="append")
+    deltalake.DeltaTable(to).delete("id = 2 OR id = 13")
+    snapshot = deltalake.DeltaTable(to)
+    (to.parent / f"{to.name}.files").write_text("\n".join(snapshot.file_uris()))
+    return snapshot.to_pyarrow_table().to_pylist()
+
+
+def iceberg(to: pathlib.Path) -> Rows:
+    """A snapshot of Iceberg, by its list of files. The directory has a newer file too."""
+    catalog = InMemoryCatalog("test", warehouse=f"file://{to}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=pa.table(TABLE).schema)
+    table.append(pa.table(TABLE))
+    rows = table.scan().to_arrow().to_pylist()
+    files = [task.file.file_path for task in table.scan().plan_files()]
+    table.append(pa.table(TABLE))
+    (to.parent / f"{to.name}.files").write_text("\n".join(files))
+    return rows
+
+
+# Tables with snapshots, of which millrace index reads one by its list of files.
+SNAPSHOTS: dict[str, Callable[[pathlib.Path], Rows]] = {"snapshot-delta": delta, "snapshot-iceberg": iceberg}
+
 # Layouts of loose files with a table, which millrace pack joins.
 PACKED: dict[str, Callable[[pathlib.Path], Rows]] = {
     "packed-imagefolder": imagefolder_lines,
@@ -218,7 +247,7 @@ LAYOUTS: dict[str, Callable[[pathlib.Path], Rows]] = {
 
 def write(to: pathlib.Path) -> dict[str, dict[str, str]]:
     rows = {}
-    for name, layout in (LAYOUTS | PACKED).items():
+    for name, layout in (LAYOUTS | PACKED | SNAPSHOTS).items():
         (to / name).mkdir(parents=True)
         rows[name] = canonical(layout(to / name))
     return rows
