@@ -34,7 +34,7 @@ var noPause sync.Once //nolint:gochecknoglobals // minio-go's only switch for it
 func (b *Backend) move(region string) error {
 	noPause.Do(func() { minio.DefaultRetryUnit = 0 })
 	opts := b.options
-	opts.Region, opts.Transport = region, errorTransport{b.transport, region}
+	opts.Region, opts.Transport = region, errorTransport{b.transport, region, b.cfg.Profile}
 	core, err := minio.NewCore(b.host, &opts)
 	if err != nil {
 		return err
@@ -81,5 +81,5 @@ func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, hea
 	if b.cfg.Traceparent {
 		tracing.Inject(ctx, header) // not signed, since proxies may replace it
 	}
-	return errorTransport{b.transport, h.region}.RoundTrip(req)
+	return errorTransport{b.transport, h.region, b.cfg.Profile}.RoundTrip(req)
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -154,6 +155,25 @@ func (f *failure) blameRegion(status int, bucket, signed string) {
 		f.region, f.fresh = bucket, false
 		f.detail = fmt.Sprintf("the bucket is in region %s, not in %s: set region= in its address, or AWS_REGION: %s", bucket, signed, f.detail)
 	}
+}
+
+// blameKey adds the access key and its source, if the service refuses the key. authorization is the
+// request's header.
+func (f *failure) blameKey(authorization, profile string) {
+	wrong := map[string]string{"SignatureDoesNotMatch": "the secret does not fit the access key", "InvalidAccessKeyId": "the service does not know the access key"}[f.code]
+	_, key, _ := strings.Cut(authorization, "Credential=")
+	key, _, _ = strings.Cut(key, "/")
+	if wrong == "" || key == "" || !errors.Is(f.kind, objstore.ErrDenied) {
+		return
+	}
+	from := "the shared AWS files or a role"
+	switch {
+	case profile != "":
+		from = "profile " + profile
+	case key == os.Getenv("AWS_ACCESS_KEY_ID"):
+		from = "AWS_ACCESS_KEY_ID"
+	}
+	f.detail += fmt.Sprintf(": %s %.4s... from %s: correct it there", wrong, key, from)
 }
 
 // codeOf returns the error code for a response without one. The response to a HEAD has no body, and

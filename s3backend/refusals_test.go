@@ -218,3 +218,24 @@ func TestDialer_RemembersForAWhile(t *testing.T) {
 		}
 	}
 }
+
+// TestFailure_BlamesTheKey: a refused key is named by its first characters, with its source.
+func TestFailure_BlamesTheKey(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAENVIRONMENT")
+	for _, c := range []struct{ code, key, profile, want string }{
+		{"SignatureDoesNotMatch", "AKIAENVIRONMENT", "", "denied: x: the secret does not fit the access key AKIA... from AWS_ACCESS_KEY_ID: correct it there"},
+		{"SignatureDoesNotMatch", "AKIAPROFILE", "team-b", "denied: x: the secret does not fit the access key AKIA... from profile team-b: correct it there"},
+		{"InvalidAccessKeyId", "ASIAROLE", "", "denied: x: the service does not know the access key ASIA... from the shared AWS files or a role: correct it there"},
+		{"AccessDenied", "AKIAENVIRONMENT", "", "denied: x"},
+		{"SignatureDoesNotMatch", "", "", "denied: x"},
+	} {
+		f := &failure{kind: objstore.ErrDenied, code: c.code, detail: "x"}
+		authorization := ""
+		if c.key != "" {
+			authorization = "AWS4-HMAC-SHA256 Credential=" + c.key + "/20261130/us/s3/aws4_request, SignedHeaders=host, Signature=5eca7"
+		}
+		if f.blameKey(authorization, c.profile); f.Error() != c.want {
+			t.Errorf("%+v: got %v, want %s", c, f, c.want)
+		}
+	}
+}

@@ -79,8 +79,9 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 // errorTransport converts an error response to an error. It uses headers that minio-go ignores: the
 // store's clock and the bucket's region.
 type errorTransport struct {
-	next   http.RoundTripper
-	region string // the region that requests are signed for
+	next    http.RoundTripper
+	region  string // the region that requests are signed for
+	profile string // the profile whose credentials sign them; "": another source
 }
 
 func (r errorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -107,6 +108,9 @@ func (r errorTransport) refusal(resp *http.Response) *failure {
 	a.Code = cmp.Or(resp.Header.Get("X-Minio-Error-Code"), a.Code)
 	a.RequestID = cmp.Or(a.RequestID, resp.Header.Get("X-Amz-Request-Id"))
 	f := classifyAnswer(&a)
+	if resp.Request != nil {
+		f.blameKey(resp.Request.Header.Get("Authorization"), r.profile)
+	}
 	f.blameRegion(a.StatusCode, cmp.Or(resp.Header.Get("X-Amz-Bucket-Region"), a.Region), r.region)
 	var skew time.Duration
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {

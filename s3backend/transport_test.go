@@ -66,7 +66,7 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 		for name, value := range c.header {
 			given.Header.Set(name, value)
 		}
-		resp, err := errorTransport{staticTransport{resp: given}, "us"}.RoundTrip(nil)
+		resp, err := errorTransport{staticTransport{resp: given}, "us", ""}.RoundTrip(nil)
 		if c.kind == nil {
 			if resp != given || err != nil || body.closed {
 				t.Errorf("status %d: got %v, %v, closed: %t, want the answer", c.status, resp, err, body.closed)
@@ -78,7 +78,7 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 			t.Errorf("status %d %.80s: got %+v in region %q, closed: %t, want %q", c.status, c.body, resp, f.region, body.closed, c.region)
 		}
 	}
-	_, err := errorTransport{staticTransport{err: io.EOF}, "us"}.RoundTrip(nil)
+	_, err := errorTransport{staticTransport{err: io.EOF}, "us", ""}.RoundTrip(nil)
 	wantError(t, "no answer", err, objstore.ErrUnavailable, "the connection was closed")
 }
 
