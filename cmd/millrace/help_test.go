@@ -46,6 +46,9 @@ func TestServe_NamesTheVariableOfASettingWithoutFlag(t *testing.T) {
 func TestServe_ComputesTheSizeOfTheDiskCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk")
 	o := ok(t, "serve", shards(t), "--check", "--disk-cache", dir)
+	if !strings.HasSuffix(o.stderr, "ok: the gateway can start with these settings\n") {
+		t.Errorf("got %q at the end, want ok", o.stderr)
+	}
 	size := regexp.MustCompile(`(?m)^ +disk-cache-size: ([1-9][0-9.]*[KMGT]iB)$`).FindStringSubmatch(o.stdout)
 	if size == nil || strings.Contains(o.stdout, "# from the command line\n    disk-cache-size") {
 		t.Errorf("got %s, want a computed disk-cache-size", o.stdout)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -67,7 +68,11 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) erro
 		return err
 	}
 	defer s.Close()
-	return f.PrintSettings()
+	if err := f.PrintSettings(); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Stderr, "ok: the gateway can start with these settings")
+	return nil
 }
 
 // compose makes the node. GOMEMLIMIT and GOGC override its limits of the heap.

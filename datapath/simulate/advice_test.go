@@ -89,7 +89,7 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 
 func TestWordsForFigures(t *testing.T) {
 	for got, want := range map[string]string{
-		Bytes(999): "999 B", Bytes(1_234_567): "1.23 MB", Bytes(999_999_999): "1 GB", words.Size(3 << 30): "3GiB", words.Size(1025): "1025B", words.Size(0): "0B",
+		Bytes(999): "999 B", Bytes(1_234_567): "1.23 MB", Bytes(999_999_999): "1 GB", words.Size(3 << 30): "3GiB", words.Size(200e9): "200GB", words.Size(1024e3): "1000KiB", words.Size(1025): "1025B", words.Size(0): "0B",
 		Span(1234567 * time.Nanosecond): "1.23ms", Span(90 * time.Minute): "1h30m", Span(15*time.Hour + 16*time.Minute + 40*time.Second): "15h17m", Span(83*time.Second + 456*time.Millisecond): "1m23s", Span(0): "0s",
 	} {
 		if got != want {

@@ -21,10 +21,18 @@ func Count[N ~int | ~uint64](n N, one, many string) string {
 
 // Size formats a number of bytes so that a flag parses it to the same number: 4GiB.
 func Size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	binary, decimal := exact(n, 1024, "B", "KiB", "MiB", "GiB", "TiB", "PiB"), exact(n, 1000, "B", "kB", "MB", "GB", "TB", "PB")
+	if len(decimal)+1 < len(binary) {
+		return decimal
+	}
+	return binary
+}
+
+// exact formats a number in the largest unit in which it is whole.
+func exact(n, base int64, units ...string) string {
 	i := 0
-	for n != 0 && n%1024 == 0 && i < len(units)-1 {
-		n /= 1024
+	for n != 0 && n%base == 0 && i < len(units)-1 {
+		n /= base
 		i++
 	}
 	return strconv.FormatInt(n, 10) + units[i]
