@@ -71,6 +71,7 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) erro
 	if err := f.PrintSettings(); err != nil {
 		return err
 	}
+	s.Close() // logs; ok is the last line
 	fmt.Fprintln(a.Stderr, "ok: the gateway can start with these settings")
 	return nil
 }
