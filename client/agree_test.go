@@ -30,7 +30,7 @@ func TestARankWithoutAGenerationIsRefused(t *testing.T) {
 			if !errors.Is(more, client.ErrNoGeneration) {
 				t.Fatalf("got %v, want ErrNoGeneration", more)
 			}
-			for _, want := range []string{"rank 1 of 4", "dataset photos", "the same generation", "rank 0 asks", "now it is g1"} {
+			for _, want := range []string{"rank 1 of 4", "dataset photos", "the same generation", "rank 0 reads it", "the current one is g1"} {
 				if !strings.Contains(more.Error(), want) {
 					t.Errorf("%q is not in %v", want, more)
 				}

@@ -126,7 +126,7 @@ type Client struct {
 // New checks cfg and returns a client. It opens no connection.
 func New(cfg Config) (*Client, error) {
 	if len(cfg.Gateways) == 0 {
-		return nil, errors.New("new client: no gateway given")
+		return nil, errors.New("new client: no gateway is given")
 	}
 	if cfg.Deadline < 0 || cfg.AttemptTimeout < 0 || cfg.MaxBatchBytes < 0 {
 		return nil, errors.New("new client: a time or size is negative")
@@ -147,7 +147,7 @@ func New(cfg Config) (*Client, error) {
 	case !own:
 		cfg.HTTP = &http.Client{Transport: newTransport(cfg)}
 	case cfg.TLS != nil:
-		return nil, errors.New("new client: TLS and HTTP are both given: HTTP's transport has a TLSClientConfig")
+		return nil, errors.New("new client: TLS and HTTP are both given: set TLS in HTTP's transport instead (TLSClientConfig)")
 	}
 	if cfg.HTTP.CheckRedirect == nil || token != nil {
 		// A gateway never redirects. A server that does is not a gateway, and may redirect the
@@ -178,7 +178,7 @@ func parseSources(cfg Config, spread, token, own bool) ([]source, error) {
 			switch {
 			case err != nil:
 			case s.socket() && own:
-				err = fmt.Errorf("gateway %s: HTTP is given, and dials no Unix socket", g)
+				err = fmt.Errorf("gateway %s: a Unix socket cannot be combined with HTTP, which does not connect to sockets", g)
 			case token && !plain && !s.socket():
 				err = refusePlain(s.base)
 			case s.kind == addresses && cfg.Home != nil:

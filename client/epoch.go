@@ -97,7 +97,7 @@ func (c *Client) plan(ctx context.Context, dataset string, opt *Options) (p plan
 		return plan{}, err
 	}
 	if p.Parameters.Generation == "" || p.Parameters.BatchSize == 0 {
-		return plan{}, fmt.Errorf("read %s: no plan: %w", at, ErrProtocol)
+		return plan{}, fmt.Errorf("read %s: the response has no valid plan: %w", at, ErrProtocol)
 	}
 	return p, nil
 }

@@ -45,9 +45,9 @@ var ErrDeadline = errors.New("no answer before the deadline")
 
 // Transfer errors that the client detects. It retries before it returns them.
 var (
-	ErrShort    = errors.New("body ends early")
+	ErrShort    = errors.New("body is truncated")
 	ErrCRC      = errors.New("body does not match its CRC-32C")
-	ErrProtocol = errors.New("not the answer of a gateway")
+	ErrProtocol = errors.New("not the response of a gateway")
 )
 
 // Error is a gateway's problem document (RFC 9457), or the bare status of a proxy in front of it.
@@ -93,11 +93,11 @@ func (e *Error) Error() string {
 func (e *Error) Cure() string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
-		return "give a token that the gateway knows by " + tokenFileVariable + " or " + tokenVariable
+		return "set a token that the gateway accepts in " + tokenFileVariable + " or " + tokenVariable
 	case e.Status == http.StatusForbidden && e.Code != CodeReadOnly:
 		return "the gateway's access file must grant the right: ask its operator"
 	case e.Status == http.StatusMisdirectedRequest:
-		return "use an address that the gateway knows, or name this one to it with --host"
+		return "use an address that the gateway accepts, or start the gateway with --host for this one"
 	case e.Code == CodeGenerationGone:
 		return "begin a new job without generation=, or restore its index and shards"
 	case e.Code == CodeTooManyRequests:
@@ -131,7 +131,7 @@ func readError(gateway string, resp *http.Response) *Error {
 	e := &Error{Gateway: gateway, Status: resp.StatusCode, RequestID: printable(resp.Header.Get("X-Request-Id"))}
 	e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
 	if e.Status >= 300 && e.Status < 400 {
-		e.Detail = fmt.Sprintf("a redirect to %.200q, which no gateway sends: give the address of the gateways", resp.Header.Get("Location"))
+		e.Detail = fmt.Sprintf("got a redirect to %.200q, which gateways never send: use the address of a gateway", resp.Header.Get("Location"))
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	var p problem

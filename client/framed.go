@@ -68,7 +68,7 @@ func (r *rows) texts(lengths []uint32, total uint32) []string {
 // readFrame parses the batch's data in the framed form.
 func (b *Batch) readFrame() (err error) {
 	if len(b.data) < framedHead || uint64(binary.LittleEndian.Uint32(b.data[28:])) > uint64(len(b.data)) {
-		return fmt.Errorf("no table of the framed form: %w", ErrProtocol)
+		return fmt.Errorf("response has no valid sample table (framed format): %w", ErrProtocol)
 	}
 	at := binary.LittleEndian.Uint32(b.data[28:])
 	b.frame, err = readFrame(b.data[:at], b.data[at:], b.count)
@@ -78,18 +78,18 @@ func (b *Batch) readFrame() (err error) {
 // readFrame parses a table. It rejects samples and parts that exceed the bounds of samples.
 func readFrame(table, samples []byte, count int) (*frame, error) {
 	wrong := func(what string) (*frame, error) {
-		return nil, fmt.Errorf("the framed form: %s: %w", what, ErrProtocol)
+		return nil, fmt.Errorf("response in the framed format: %s: %w", what, ErrProtocol)
 	}
 	if len(table) < framedHead || string(table[:4]) != "MLRF" || binary.LittleEndian.Uint16(table[4:]) != 1 {
-		return wrong("no table of version 1")
+		return wrong("it does not begin with a sample table of version 1")
 	}
 	number := func(at int) uint32 { return binary.LittleEndian.Uint32(table[at:]) }
 	flags, n := binary.LittleEndian.Uint16(table[6:]), number(8)
 	if uint64(number(28)) != uint64(len(table)) || binary.LittleEndian.Uint64(table[32:]) != uint64(len(samples)) {
-		return wrong(fmt.Sprintf("a table of %d bytes and samples of %d bytes do not match its header", len(table), len(samples)))
+		return wrong(fmt.Sprintf("its sample table of %d bytes and its samples of %d bytes do not match the header", len(table), len(samples)))
 	}
 	if uint64(n) != uint64(count) {
-		return wrong(fmt.Sprintf("%d samples, want %d", n, count))
+		return wrong(fmt.Sprintf("it has %d samples instead of %d", n, count))
 	}
 	r := &rows{left: table[framedHead:]}
 	lengths := r.numbers(n)
@@ -98,7 +98,7 @@ func readFrame(table, samples []byte, count int) (*frame, error) {
 		f.starts = append(f.starts, f.starts[i]+int64(length))
 	}
 	if f.starts[len(lengths)] != int64(len(samples)) {
-		return wrong("the lengths do not add up to the samples")
+		return wrong("the lengths of its samples do not sum to its length")
 	}
 	var keyLengths, counts, which, offsets, sizes, nameLengths []uint32
 	if flags&hasKeys != 0 {
@@ -112,7 +112,7 @@ func readFrame(table, samples []byte, count int) (*frame, error) {
 	}
 	names := r.texts(nameLengths, number(24))
 	if r.short || len(r.left) >= 8 {
-		return wrong("the table's length differs from its header")
+		return wrong("the length of the sample table does not match its header")
 	}
 	if flags&hasParts == 0 {
 		return f, nil
@@ -120,12 +120,12 @@ func readFrame(table, samples []byte, count int) (*frame, error) {
 	f.parts = make([][]part, len(counts))
 	for i, count := range counts {
 		if uint64(count) > uint64(len(which)) {
-			return wrong("more parts than the table lists")
+			return wrong("a sample has more parts than the sample table lists")
 		}
 		for j := range count {
 			p := part{at: offsets[j], length: sizes[j]}
 			if uint64(which[j]) >= uint64(len(names)) || uint64(p.at)+uint64(p.length) > uint64(lengths[i]) {
-				return wrong("a part outside its sample, or without a name")
+				return wrong("a part is outside its sample, or has no name")
 			}
 			p.name = names[which[j]]
 			f.parts[i] = append(f.parts[i], p)
@@ -133,7 +133,7 @@ func readFrame(table, samples []byte, count int) (*frame, error) {
 		which, offsets, sizes = which[count:], offsets[count:], sizes[count:]
 	}
 	if len(which) > 0 {
-		return wrong("parts of no sample")
+		return wrong("the sample table lists parts that belong to no sample")
 	}
 	return f, nil
 }

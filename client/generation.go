@@ -38,8 +38,8 @@ func (c *Client) agree(ctx context.Context, opt Options) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"rank %d of %d names no generation, and the gateways move dataset %s to new ones by themselves: %w; "+
-			"give all ranks the same generation: rank 0 asks (Client.Describe, or millrace info) and tells the others; now it is %s",
+		"rank %d of %d sets no generation, but the gateways switch dataset %s to new generations by themselves: %w; "+
+			"use the same generation for all ranks: rank 0 reads it (Client.Describe, or millrace info) and sends it to the others; the current one is %s",
 		opt.Rank, opt.WorldSize, d.Name, ErrNoGeneration, d.Generation)
 }
 

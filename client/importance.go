@@ -37,14 +37,14 @@ func (c *Client) Freeze(ctx context.Context, b *Batch) (snapshot string, err err
 		return "", err
 	}
 	if out.Snapshot == "" {
-		return "", fmt.Errorf("send %s/snapshots: no snapshot is named: %w", path, ErrProtocol)
+		return "", fmt.Errorf("send %s/snapshots: the response has no snapshot: %w", path, ErrProtocol)
 	}
 	return out.Snapshot, nil
 }
 
 func importancePath(dataset, location string) (string, error) {
 	if dataset == "" || location == "" {
-		return "", fmt.Errorf("report losses: no Content-Location named the batch: %w", ErrProtocol)
+		return "", fmt.Errorf("report losses: the response with the batch had no Content-Location: %w", ErrProtocol)
 	}
 	return "/v1/datasets/" + url.PathEscape(dataset) + "/importance", nil
 }

@@ -80,7 +80,7 @@ func (l *Ledger) note(b *Batch, s Sample) {
 	}
 	word, bit := s.Position%pagePositions/64, uint64(1)<<(s.Position%64)
 	if p[word]&bit != 0 {
-		l.fault("position %d (%q) came again in batch %d", s.Position, s.Key, b.Number)
+		l.fault("position %d (%q) was delivered again in batch %d", s.Position, s.Key, b.Number)
 	} else {
 		p[word] |= bit
 		l.came++
@@ -91,7 +91,7 @@ func (l *Ledger) note(b *Batch, s Sample) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%v\x00%s", s.Shard, s.Key)) // keys are unique only within a shard
 	id := [16]byte(sum[:16])
 	if _, ok := l.keys[id]; ok {
-		l.fault("sample %q of shard %v came again in batch %d", s.Key, s.Shard, b.Number)
+		l.fault("sample %q of shard %v was delivered again in batch %d", s.Key, s.Shard, b.Number)
 	}
 	l.keys[id] = struct{}{}
 }

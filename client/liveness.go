@@ -19,7 +19,7 @@ const (
 	mostSigns = 2
 )
 
-var errNoSign = errors.New("the gateway has stopped: it sends nothing and answers no probe")
+var errNoSign = errors.New("the gateway does not respond, neither to the request nor to probes")
 
 // attempt calls ask for one gateway with a limit of Config.AttemptTimeout, and cancels it if the
 // gateway stops. ask must add the number of received bytes to came.

@@ -86,7 +86,7 @@ func (n *localConn) Read(p []byte) (int, error) {
 	for _, d := range descriptors {
 		closeDescriptor(d)
 	}
-	return 0, fmt.Errorf("%d descriptors that no answer may bring: %w", len(descriptors), ErrProtocol)
+	return 0, fmt.Errorf("got %d file descriptors with a response that must have none: %w", len(descriptors), ErrProtocol)
 }
 
 // Write writes bytes. After the first line of a request it inserts a header with the ended leases.
@@ -127,13 +127,13 @@ func (n *localConn) take(s sharedHeader) (*lease, error) {
 	case n.ended:
 		return nil, net.ErrClosed
 	case s.fresh && n.came < 0:
-		fault = "no descriptor came"
+		fault = "its file descriptor is missing"
 	case !s.fresh && n.came >= 0:
-		fault = "a descriptor came without announcement"
+		fault = "got a file descriptor that was not announced"
 	case s.fresh && known:
 		fault = "another segment has this number"
 	case !s.fresh && !known:
-		fault = "it is unknown"
+		fault = "no segment has this number"
 	case known && int64(len(at.bytes)) != s.size:
 		fault = "its size has changed"
 	case known && at.lent:

@@ -34,7 +34,7 @@ func receive(c *net.UnixConn, p []byte) (got int, descriptors []int, err error) 
 		descriptors = append(descriptors, all...)
 	}
 	if err == nil && flags&syscall.MSG_CTRUNC != 0 {
-		err = fmt.Errorf("more descriptors than one: %w", ErrProtocol)
+		err = fmt.Errorf("got more than one file descriptor: %w", ErrProtocol)
 	}
 	return got, descriptors, err
 }

@@ -104,14 +104,14 @@ func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 		"new":                 {page, false, sharedHeader{segment: 9, size: page, length: 7, fresh: true}, ""},
 		"known":               {0, false, sharedHeader{segment: 1, size: page, length: page}, ""},
 		"closed":              {page, true, sharedHeader{segment: 9, size: page, fresh: true}, net.ErrClosed.Error()},
-		"nothing came":        {0, false, sharedHeader{segment: 9, size: page, fresh: true}, "no descriptor came"},
-		"not announced":       {page, false, sharedHeader{segment: 1, size: page}, "a descriptor came without announcement"},
+		"nothing came":        {0, false, sharedHeader{segment: 9, size: page, fresh: true}, "its file descriptor is missing"},
+		"not announced":       {page, false, sharedHeader{segment: 1, size: page}, "got a file descriptor that was not announced"},
 		"a number in use":     {page, false, sharedHeader{segment: 1, size: page, fresh: true}, "another segment has this number"},
-		"unknown":             {0, false, sharedHeader{segment: 9, size: page}, "it is unknown"},
+		"unknown":             {0, false, sharedHeader{segment: 9, size: page}, "no segment has this number"},
 		"another size":        {0, false, sharedHeader{segment: 1, size: page + 1}, "its size has changed"},
 		"lent":                {0, false, sharedHeader{segment: 2, size: page}, "another batch still uses it"},
 		"memory of less size": {page, false, sharedHeader{segment: 9, size: page + 1, fresh: true}, "got 4096 bytes, want 4097"},
-		"gone, but refused":   {0, false, sharedHeader{segment: 9, size: page, gone: []uint64{1}}, "it is unknown"},
+		"gone, but refused":   {0, false, sharedHeader{segment: 9, size: page, gone: []uint64{1}}, "no segment has this number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := connected(t)

@@ -14,7 +14,7 @@ import (
 func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
 	name := cmp.Or(c.cfg.Dataset, b.Dataset)
 	if name == "" {
-		return fmt.Errorf("manifest: no Content-Location names the dataset: %w", ErrProtocol)
+		return fmt.Errorf("manifest: the response has no Content-Location with the dataset: %w", ErrProtocol)
 	}
 	path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest", url.PathEscape(name), opt.Epoch, b.Number)
 	_, err := retry(ctx, c, opt.reader(), func(ctx context.Context, gw *gateway) (struct{}, error) {
@@ -50,7 +50,7 @@ type lines struct {
 func (l *lines) UnmarshalJSON(p []byte) error {
 	in := json.NewDecoder(bytes.NewReader(p))
 	if open, err := in.Token(); err != nil || open != json.Delim('[') {
-		return fmt.Errorf("samples are no array: %w", ErrProtocol)
+		return fmt.Errorf("samples are not an array: %w", ErrProtocol)
 	}
 	l.read = []Sample{}
 	for in.More() {
@@ -75,7 +75,7 @@ func (l *lines) UnmarshalJSON(p []byte) error {
 // setManifest sets the manifest if the body contains all its samples.
 func (b *Batch) setManifest(samples []Sample) error {
 	if len(samples) != b.count {
-		return fmt.Errorf("manifest has %d samples, the batch %d: %w", len(samples), b.count, ErrProtocol)
+		return fmt.Errorf("manifest has %d samples, but the batch has %d: %w", len(samples), b.count, ErrProtocol)
 	}
 	starts, err := b.place(samples)
 	if err != nil {

@@ -265,7 +265,7 @@ func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 	}
 	switch {
 	case len(all) == 0 && s.must():
-		return nil, fmt.Errorf("look up gateways %s: no address that can be dialled in %q", s.base.Hostname(), found)
+		return nil, fmt.Errorf("look up gateways %s: none of the addresses %q is usable", s.base.Hostname(), found)
 	case (len(all) < 2 || local) && !s.must():
 		return asIs, nil
 	}

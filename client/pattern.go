@@ -36,7 +36,7 @@ func expand(address string) ([]string, error) {
 	case last < first:
 		return nil, fmt.Errorf("gateway %q: want {FIRST..LAST} with FIRST at most LAST, as in {%d..%d}", shown, last, first)
 	case last-first >= mostGateways:
-		return nil, fmt.Errorf("gateway %q: stands for %d gateways, want at most %d", shown, last-first+1, mostGateways)
+		return nil, fmt.Errorf("gateway %q: the pattern expands to %d gateways: must be at most %d", shown, last-first+1, mostGateways)
 	}
 	all := make([]string, 0, last-first+1)
 	for n := first; n <= last; n++ {

@@ -51,7 +51,7 @@ func TestFormsOfPatterns(t *testing.T) {
 		{pattern: "gw-{a..b}:80", fault: "want one {FIRST..LAST} of whole numbers"},
 		{pattern: "gw-{0..1}.{0..1}:80", fault: "want one {FIRST..LAST}"},
 		{pattern: "gw-{0..1:80", fault: "want one {FIRST..LAST}"},
-		{pattern: "gw-{0..4096}:80", fault: "stands for 4097 gateways, want at most 4096"},
+		{pattern: "gw-{0..4096}:80", fault: "the pattern expands to 4097 gateways: must be at most 4096"},
 		{pattern: "gw-{0..99999999999}:80", fault: "want one {FIRST..LAST}"},
 		{pattern: "dns:gw:80", fault: "give a pattern such as http://gateways-{0..7}.gw:80, or srv:_http._tcp.gw"},
 		{pattern: "srv:gw", fault: "want srv:_http._tcp.NAME"},

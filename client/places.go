@@ -19,7 +19,7 @@ func (b *Batch) place(samples []Sample) ([]int64, error) {
 	for i, s := range samples {
 		left := b.data[at:]
 		if s.Length < 0 || s.Length > int64(len(left)) {
-			return nil, fmt.Errorf("sample %d of the manifest: %d bytes at %d of %d: %w", i, s.Length, at, len(b.data), ErrProtocol)
+			return nil, fmt.Errorf("sample %d of the manifest: %d bytes at offset %d are not within the %d bytes of the batch: %w", i, s.Length, at, len(b.data), ErrProtocol)
 		}
 		head, padding := int64(0), int64(0)
 		if !s.is(left[:s.Length]) {

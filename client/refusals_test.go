@@ -58,7 +58,7 @@ func TestManifest_NeedsTheNameOfItsDataset(t *testing.T) {
 		return true
 	}
 	_, err := newClient(t, client.Config{Gateways: []string{serve(t, f)}}).Batch(t.Context(), client.Options{Manifest: true}, 0)
-	if want := "manifest: no Content-Location names the dataset"; !errors.Is(err, client.ErrProtocol) || !strings.Contains(err.Error(), want) {
+	if want := "manifest: the response has no Content-Location with the dataset"; !errors.Is(err, client.ErrProtocol) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -161,10 +161,10 @@ func TestResourcesThatSayNothing(t *testing.T) {
 		{noSets, "the gateway serves no dataset"},
 		{noName, "the gateway serves no dataset"},
 		{noDefault, "the gateway serves no dataset"},
-		{noPlan, "read /v1/datasets/photos/epochs/0: no plan: not the answer of a gateway"},
-		{noSnapshot, "send /v1/datasets/photos/importance/snapshots: no snapshot is named: not the answer of a gateway"},
-		{noPlace, "report losses: no Content-Location named the batch: not the answer of a gateway"},
-		{noReport, "report losses: no Content-Location named the batch: not the answer of a gateway"},
+		{noPlan, "read /v1/datasets/photos/epochs/0: the response has no valid plan: not the response of a gateway"},
+		{noSnapshot, "send /v1/datasets/photos/importance/snapshots: the response has no snapshot: not the response of a gateway"},
+		{noPlace, "report losses: the response with the batch had no Content-Location: not the response of a gateway"},
+		{noReport, "report losses: the response with the batch had no Content-Location: not the response of a gateway"},
 	} {
 		if one.err == nil || one.err.Error() != one.want {
 			t.Errorf("got %v, want %s", one.err, one.want)

@@ -93,7 +93,7 @@ func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http
 		err = fmt.Errorf("%s: %w", gw.name(), at.Err) // without the whole URL, which is long and known to the caller
 	}
 	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
-		err = fmt.Errorf("%w: %w; SSL_CERT_FILE can name the authorities to trust", ErrProtocol, err)
+		err = fmt.Errorf("%w: %w; set SSL_CERT_FILE to a file of the certificate authorities to trust", ErrProtocol, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -149,7 +149,7 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 	}
 	switch {
 	case number >= b.Batches, opt.batches != 0 && b.Batches != opt.batches:
-		return nil, fmt.Errorf("got batch %d of %d batches, before of %d: %w", number, b.Batches, opt.batches, ErrProtocol)
+		return nil, fmt.Errorf("got batch %d of %d batches, but earlier responses had %d: %w", number, b.Batches, opt.batches, ErrProtocol)
 	case b.Padded > uint64(b.count):
 		return nil, fmt.Errorf("%d of %d samples are padding: %w", b.Padded, b.count, ErrProtocol)
 	}
@@ -182,7 +182,7 @@ func (b *Batch) comparePlan(opt Options) error {
 	}
 	// A rank's share of a batch is the quotient, rounded up, at most.
 	if ranks := max(opt.WorldSize, 1); uint64(b.count) > size/ranks+min(size%ranks, 1) {
-		return fmt.Errorf("got %d samples in a share of %d by %d ranks: %w", b.count, size, ranks, ErrProtocol)
+		return fmt.Errorf("got %d samples, which cannot be one rank's share of a batch of %d for %d ranks: %w", b.count, size, ranks, ErrProtocol)
 	}
 	return nil
 }

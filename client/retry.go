@@ -159,9 +159,9 @@ func giveUp(ctx context.Context, err error, t *tally) error {
 		err = t.fault
 	}
 	if t.absence != nil && !errors.Is(err, t.absence) {
-		return fmt.Errorf("%w: last fault: %w; another gateway: %w", cause, err, t.absence)
+		return fmt.Errorf("%w: last error: %w; error of another gateway: %w", cause, err, t.absence)
 	}
-	return fmt.Errorf("%w: last fault: %w", cause, err)
+	return fmt.Errorf("%w: last error: %w", cause, err)
 }
 
 // backoff returns an exponential delay with full jitter, at most 5 s.

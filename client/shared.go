@@ -47,7 +47,7 @@ func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn,
 		return nil, err
 	}
 	if resp.ContentLength < framedHead {
-		return nil, fmt.Errorf("a table of %d bytes: %w", resp.ContentLength, ErrProtocol)
+		return nil, fmt.Errorf("invalid sample table of %d bytes: %w", resp.ContentLength, ErrProtocol)
 	}
 	// take acquires the lease before the body is read: after its last byte another request may
 	// use the connection.

@@ -366,7 +366,7 @@ func TestSharedMemoryIsNoMoreThanTheLimit(t *testing.T) {
 	for most, want := range map[int64]error{whole: nil, whole - 1: &client.Error{Code: client.CodeBatchTooLarge}} {
 		c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true, MaxBatchBytes: most})
 		b, err := c.Batch(t.Context(), client.Options{Format: "framed"}, 0)
-		if !errors.Is(err, want) || want != nil && !strings.Contains(fmt.Sprint(err), fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", whole, most)) {
+		if !errors.Is(err, want) || want != nil && !strings.Contains(fmt.Sprint(err), fmt.Sprintf("the batch has %d bytes, more than the client's limit of %d", whole, most)) {
 			t.Errorf("%d bytes of %d at most: got %v, want %v", whole, most, err, want)
 		}
 		if err == nil {

@@ -249,7 +249,7 @@ func TestSocketOfSomebodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []string{link, file} {
-		if err := read(at); err == nil || !strings.Contains(err.Error(), at+" is no socket") {
+		if err := read(at); err == nil || !strings.Contains(err.Error(), at+" is not a socket") {
 			t.Errorf("%s: got %v, want that it is no socket", at, err)
 		}
 	}

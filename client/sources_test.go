@@ -91,7 +91,7 @@ func TestFleet_FindsWhatANameMeans(t *testing.T) {
 		{"http://gw:80", nil, down, "", "look up gateways gw: no such host"},
 		{"dns:gw:80", []string{"10.0.0.1"}, nil, "http://10.0.0.1:80 gw:80", ""},
 		{"dns:gw:80", []string{"127.0.0.1", "::1"}, nil, "http://127.0.0.1:80 gw:80, http://[::1]:80 gw:80", ""},
-		{"dns:gw:80", []string{"fe80::1%eth0"}, nil, "", `look up gateways gw: no address that can be dialled in ["fe80::1%eth0"]`},
+		{"dns:gw:80", []string{"fe80::1%eth0"}, nil, "", `look up gateways gw: none of the addresses ["fe80::1%eth0"] is usable`},
 		{"dns:gw:80", nil, down, "", "look up gateways gw: no such host"},
 		{"http://10.0.0.1:80", nil, down, "http://10.0.0.1:80 ", ""},
 		{"unix:/s", nil, down, "http://2f73.socket.invalid localhost", ""},

@@ -124,16 +124,16 @@ func TestGiveUp_NamesFaultsOnceTimeIsOver(t *testing.T) {
 		t    tally
 		want string
 	}{
-		"the pause would be too long": {live, errReset, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
-		"over in an attempt":          {over, context.DeadlineExceeded, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
-		"over, by its cause":          {over, ErrDeadline, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
+		"the pause would be too long": {live, errReset, tally{fault: errReset}, "no answer before the deadline: last error: reset"},
+		"over in an attempt":          {over, context.DeadlineExceeded, tally{fault: errReset}, "no answer before the deadline: last error: reset"},
+		"over, by its cause":          {over, ErrDeadline, tally{fault: errReset}, "no answer before the deadline: last error: reset"},
 		"over in the first attempt":   {over, context.DeadlineExceeded, tally{}, "no answer before the deadline"},
-		"over after a fault":          {over, errReset, tally{fault: errReset}, "no answer before the deadline: last fault: reset"},
-		"only absence":                {over, context.DeadlineExceeded, tally{absence: unknown}, "no answer before the deadline: last fault: " + unknown.Error()},
-		"absence last":                {over, unknown, tally{absence: unknown, fault: errReset}, "no answer before the deadline: last fault: reset; another gateway: " + unknown.Error()},
-		"a fault last":                {live, errReset, tally{absence: unknown, fault: errReset}, "no answer before the deadline: last fault: reset; another gateway: " + unknown.Error()},
+		"over after a fault":          {over, errReset, tally{fault: errReset}, "no answer before the deadline: last error: reset"},
+		"only absence":                {over, context.DeadlineExceeded, tally{absence: unknown}, "no answer before the deadline: last error: " + unknown.Error()},
+		"absence last":                {over, unknown, tally{absence: unknown, fault: errReset}, "no answer before the deadline: last error: reset; error of another gateway: " + unknown.Error()},
+		"a fault last":                {live, errReset, tally{absence: unknown, fault: errReset}, "no answer before the deadline: last error: reset; error of another gateway: " + unknown.Error()},
 		"canceled":                    {canceled, context.Canceled, tally{fault: errReset}, "context canceled"},
-		"canceled after a fault":      {canceled, errReset, tally{fault: errReset}, "context canceled: last fault: reset"},
+		"canceled after a fault":      {canceled, errReset, tally{fault: errReset}, "context canceled: last error: reset"},
 	} {
 		err := giveUp(c.ctx, c.err, &c.t)
 		if err.Error() != c.want {

@@ -56,11 +56,11 @@ func newTokenSource(cfg Config) (*tokenSource, error) {
 	t := &tokenSource{}
 	switch {
 	case token.given && file.given:
-		return nil, fmt.Errorf("%s and %s are both given: leave one out", token.name, file.name)
+		return nil, fmt.Errorf("%s and %s are both set: unset one of them", token.name, file.name)
 	case token.given:
 		t.read = func() (string, error) { return checkToken(token.name, token.value) }
 	case file.given && file.value == "":
-		return nil, fmt.Errorf("%s names no file", file.name)
+		return nil, fmt.Errorf("%s is set but empty: give the path of a file", file.name)
 	case file.given:
 		t.read = func() (string, error) { return readToken(file.value) }
 	default:
@@ -79,9 +79,9 @@ func checkToken(place, text string) (string, error) {
 	case text == "":
 		return "", fmt.Errorf("%s: the token is empty", place)
 	case len(text) > maxToken:
-		return "", fmt.Errorf("%s: a token has at most %d bytes", place, maxToken)
+		return "", fmt.Errorf("%s: a token must have at most %d bytes", place, maxToken)
 	case strings.ContainsFunc(text, invisible):
-		return "", fmt.Errorf("%s: a token is one line of visible ASCII characters, without spaces", place)
+		return "", fmt.Errorf("%s: a token must be one line of visible ASCII characters, without spaces", place)
 	}
 	return text, nil
 }
@@ -183,5 +183,5 @@ func refusePlain(base *url.URL) error {
 }
 
 // errSecretInAddress does not contain the address.
-var errSecretInAddress = errors.New("gateway: want http://HOST:PORT or HOST:PORT, without a user, password or token, which would end in logs: " +
+var errSecretInAddress = errors.New("gateway: want http://HOST:PORT or HOST:PORT, without a user, password or token, which would appear in logs: " +
 	"give a token by " + tokenFileVariable + " or " + tokenVariable)

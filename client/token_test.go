@@ -169,7 +169,7 @@ func TestRefusedTokenIsAnErrorAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	file := writeToken(t, filepath.Join(dir, "token"), "canary-old")
 	for name, breakFile := range map[string]func() string{
-		"the same token": func() string { return "give a token that the gateway knows" },
+		"the same token": func() string { return "set a token that the gateway accepts" },
 		"another wrong token": func() string {
 			writeToken(t, file, "canary-other")
 			return "the token is not valid"
@@ -213,15 +213,15 @@ func TestTokensThatCannotBe(t *testing.T) {
 		env  []string
 		want string
 	}{
-		"both in code":         {client.Config{Token: "canary", TokenFile: two}, nil, "Token and TokenFile are both given"},
-		"both in environment":  {client.Config{}, []string{"MILLRACE_TOKEN=canary", "MILLRACE_TOKEN_FILE=" + two}, "MILLRACE_TOKEN and MILLRACE_TOKEN_FILE are both given"},
+		"both in code":         {client.Config{Token: "canary", TokenFile: two}, nil, "Token and TokenFile are both set"},
+		"both in environment":  {client.Config{}, []string{"MILLRACE_TOKEN=canary", "MILLRACE_TOKEN_FILE=" + two}, "MILLRACE_TOKEN and MILLRACE_TOKEN_FILE are both set"},
 		"an empty variable":    {client.Config{}, []string{"MILLRACE_TOKEN="}, "MILLRACE_TOKEN: the token is empty"},
-		"no name of a file":    {client.Config{}, []string{"MILLRACE_TOKEN_FILE="}, "MILLRACE_TOKEN_FILE names no file"},
+		"no name of a file":    {client.Config{}, []string{"MILLRACE_TOKEN_FILE="}, "MILLRACE_TOKEN_FILE is set but empty"},
 		"no file":              {client.Config{TokenFile: dir + "/none"}, nil, dir + "/none: no such file"},
 		"a directory":          {client.Config{TokenFile: dir}, nil, dir + ": is a directory"},
-		"two lines":            {client.Config{TokenFile: two}, nil, "token file " + two + ": a token is one line"},
-		"a long file":          {client.Config{TokenFile: long}, nil, "token file " + long + ": a token has at most 65536 bytes"},
-		"a control character":  {client.Config{Token: "canary\x07"}, nil, "Token: a token is one line of visible ASCII"},
+		"two lines":            {client.Config{TokenFile: two}, nil, "token file " + two + ": a token must be one line"},
+		"a long file":          {client.Config{TokenFile: long}, nil, "token file " + long + ": a token must have at most 65536 bytes"},
+		"a control character":  {client.Config{Token: "canary\x07"}, nil, "Token: a token must be one line of visible ASCII"},
 		"a space":              {client.Config{Token: "Bearer canary"}, nil, "without spaces"},
 		"another alphabet":     {client.Config{Token: "canary€"}, nil, "ASCII"},
 		"an odd permission":    {client.Config{}, []string{"MILLRACE_INSECURE_PLAIN_HTTP=perhaps", "MILLRACE_TOKEN=canary"}, `MILLRACE_INSECURE_PLAIN_HTTP "perhaps": want true or false`},

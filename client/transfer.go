@@ -89,7 +89,7 @@ func (t *transfer) tooLarge(gw *gateway) error {
 	t.drop()
 	return &Error{
 		Gateway: gw.name(), Status: http.StatusOK, Code: CodeBatchTooLarge,
-		Detail: fmt.Sprintf("a batch of %d bytes, more than the client's limit of %d", size, t.client.cfg.MaxBatchBytes),
+		Detail: fmt.Sprintf("the batch has %d bytes, more than the client's limit of %d", size, t.client.cfg.MaxBatchBytes),
 	}
 }
 
@@ -117,7 +117,7 @@ func (t *transfer) header(resp *http.Response) (*Batch, error) {
 		err = fmt.Errorf("got dataset %q, want %q: %w", b.Dataset, name, ErrProtocol)
 	}
 	if err == nil && resp.ContentLength < 0 {
-		err = fmt.Errorf("no Content-Length: %w", ErrProtocol)
+		err = fmt.Errorf("the response has no Content-Length: %w", ErrProtocol)
 	}
 	return b, err
 }
@@ -152,7 +152,7 @@ func (t *transfer) goOn(resp *http.Response, b *Batch) error {
 		return fmt.Errorf("got the part %q with %d bytes, want %q: %w", got, resp.ContentLength, want, ErrProtocol)
 	}
 	if got := resp.Header.Get("ETag"); got != t.etag {
-		return fmt.Errorf("got the rest of %s, want that of %s: %w", got, t.etag, ErrProtocol)
+		return fmt.Errorf("got the rest of the body %s instead of %s: %w", got, t.etag, ErrProtocol)
 	}
 	if b.CRC != t.batch.CRC || b.Generation != t.batch.Generation || b.count != t.batch.count || b.Batches != t.batch.Batches {
 		return fmt.Errorf("got the rest of another batch under the ETag %s: %w", t.etag, ErrProtocol)

@@ -75,7 +75,7 @@ func checkSocket(path string) error {
 		return err
 	}
 	if is.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is no socket but %s: name the socket itself: %w", path, is.Mode(), ErrProtocol)
+		return fmt.Errorf("%s is not a socket but %s: use the path of the socket itself: %w", path, is.Mode(), ErrProtocol)
 	}
 	in, err := os.Stat(filepath.Dir(path))
 	if err != nil {
@@ -85,6 +85,6 @@ func checkSocket(path string) error {
 	if in.Mode().Perm()&0o002 == 0 || !known || owner == 0 || owner == os.Geteuid() {
 		return nil
 	}
-	return fmt.Errorf("%s belongs to the user %d, in a directory where every user may put a socket: give the gateway one where others "+
-		"may not write, or run it as this user: %w", path, owner, ErrProtocol)
+	return fmt.Errorf("%s belongs to the user %d, and every user may create sockets in its directory: use a directory where others "+
+		"cannot write, or run the gateway as this user: %w", path, owner, ErrProtocol)
 }

@@ -46,9 +46,9 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 	}
 	switch {
 	case h.Cluster != c.cfg.Name:
-		return fmt.Errorf("gateway %q belongs to cluster %q, this is %q", h.ID, h.Cluster, c.cfg.Name)
+		return fmt.Errorf("gateway %q belongs to cluster %q, but this gateway belongs to %q", h.ID, h.Cluster, c.cfg.Name)
 	case h.OrderVersion != shuffle.OrderVersion:
-		return fmt.Errorf("gateway %q has version %d of the order, gateway %q has %d: run one release, or restart those that are behind",
+		return fmt.Errorf("gateway %q has version %d of the order, but gateway %q has %d: run the same release on all gateways",
 			h.ID, h.OrderVersion, c.cfg.ID, shuffle.OrderVersion)
 	case h.Boot == "" || len(h.Boot) > nameBytes:
 		return fmt.Errorf("gateway %q: its hello has no boot name", h.ID)
@@ -57,11 +57,11 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 	}
 	for _, s := range h.Serves {
 		if len(s.Dataset) > nameBytes || len(s.Generation) > nameBytes {
-			return fmt.Errorf("gateway %q: a dataset %.40q... in generation %.40q..., whose names have more than %d bytes", h.ID, s.Dataset, s.Generation, nameBytes)
+			return fmt.Errorf("gateway %q: the names of dataset %.40q... or generation %.40q... have more than %d bytes", h.ID, s.Dataset, s.Generation, nameBytes)
 		}
 	}
 	if h.ID == c.cfg.ID {
-		return fmt.Errorf("two gateways are called %q, this one and one at %s: give each a --member name of its own", h.ID, remote)
+		return fmt.Errorf("two gateways have the name %q, this one and one at %s: give each its own --member name", h.ID, remote)
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}{
 		"another cluster":    {change: func(c *Config) { c.Name = "job-b" }, want: "belongs to cluster"},
 		"no cluster":         {hello: func(h *peer.Hello) { h.Cluster = "" }, want: "a hello's cluster: the name is empty"},
-		"our name":           {change: func(c *Config) { c.ID = "gw-0" }, want: `two gateways are called "gw-0", this one and one at 10.0.0.`},
+		"our name":           {change: func(c *Config) { c.ID = "gw-0" }, want: `two gateways have the name "gw-0", this one and one at 10.0.0.`},
 		"no name":            {hello: func(h *peer.Hello) { h.ID = "" }, want: "a hello's member name: the name is empty"},
 		"a name with a line": {hello: func(h *peer.Hello) { h.ID = "a\nb" }, want: "must consist of letters"},
 		"another order":      {hello: func(h *peer.Hello) { h.OrderVersion++ }, want: fmt.Sprintf("has version %d of the order", shuffle.OrderVersion+1)},
@@ -294,11 +294,11 @@ func TestGenerationsThatDiffer(t *testing.T) {
 			c.Serves = map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: "g1"}: 1000}
 		})
 		w.pass(20 * time.Second)
-		want := `dataset photos has generation g0 here and "g1" at gw-2: they share nothing of it`
+		want := `dataset photos has generation g0 here, but "g1" at gw-2: these gateways do not share its data`
 		if got := a.Status().Faults; len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got := strings.Count(log.String(), "they share nothing of it"); got != 1 {
+		if got := strings.Count(log.String(), "these gateways do not share its data"); got != 1 {
 			t.Errorf("got %d lines, want one", got)
 		}
 		if got := b.Status().Faults; len(got) != 1 || !strings.Contains(got[0], "at gw-0, gw-1") {

@@ -167,12 +167,12 @@ func (c *Cluster) hear(k *contact, h peer.Hello, begun time.Time) {
 			k.alias, k.who, k.reason = true, h.ID, ""
 			return
 		case !m.Draining:
-			c.refuse(k, h.ID, fmt.Errorf("two gateways are called %q, one at %s and one at %s: give each a --member name of its own", h.ID, m.at.address, k.address))
+			c.refuse(k, h.ID, fmt.Errorf("two gateways have the name %q, one at %s and one at %s: give each its own --member name", h.ID, m.at.address, k.address))
 			return
 		}
 	}
 	if m := c.here(k); m != nil && m.ID != h.ID {
-		c.turn(m, Gone, fmt.Sprintf("gateway %q answers at its address now", h.ID))
+		c.turn(m, Gone, fmt.Sprintf("gateway %q now responds at its address", h.ID))
 	}
 	c.alive(k, h, begun)
 }
@@ -192,7 +192,7 @@ func (c *Cluster) retry() {
 func (c *Cluster) unanswered(k *contact, err error) {
 	if no, ok := errors.AsType[*peer.RefusalError](err); ok && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
 		k.misses = 0
-		c.refuse(k, k.who, fmt.Errorf("it refused this gateway: %s", no.Detail))
+		c.refuse(k, k.who, fmt.Errorf("it rejected this gateway: %s", no.Detail))
 		return
 	}
 	if errors.Is(err, peer.ErrName) {

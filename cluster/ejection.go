@@ -107,7 +107,7 @@ func (c *Cluster) blame(r *memberRead, q *peer.Query, err error) {
 		return
 	}
 	m.probe = probe(q)
-	c.eject(m, r.begun, 0, fmt.Sprintf("other gateways answered %d consecutive questions, the last because: %v", m.sick, err))
+	c.eject(m, r.begun, 0, fmt.Sprintf("it failed %d consecutive requests, which other gateways answered; last error: %v", m.sick, err))
 }
 
 // pair reports whether there is exactly one other gateway. If that gateway's answers are late, this

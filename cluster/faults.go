@@ -40,7 +40,7 @@ func (n membership) faults() []string {
 		if more := len(ids) - mostNames; more > 0 {
 			ids = append(ids[:mostNames:mostNames], fmt.Sprintf("and %d more", more))
 		}
-		apart = append(apart, fmt.Sprintf("dataset %s has generation %.12s here and %.12q at %s: they share nothing of it, and each side reads the store for itself",
+		apart = append(apart, fmt.Sprintf("dataset %s has generation %.12s here, but %.12q at %s: these gateways do not share its data, and each side reads the store by itself",
 			s.Dataset, ours[s.Dataset], s.Generation, strings.Join(ids, ", ")))
 	}
 	slices.Sort(apart)

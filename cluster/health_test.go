@@ -348,7 +348,7 @@ func TestStuckMemberIsEjected(t *testing.T) {
 			t.Errorf("after an answer and two times: got %v, want %v", states(a)["gw-1"], Alive)
 		}
 		ask()
-		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "other gateways answered 3 consecutive questions") {
+		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "it failed 3 consecutive requests") {
 			t.Errorf("after three times: got %v, %q, want %v", got.State, got.Reason, Ejected)
 		}
 		w.pass(5 * time.Second)

@@ -170,7 +170,7 @@ func TestTwins(t *testing.T) {
 		w.join(5, []int{0}, func(c *Config) { c.ID = "gw-1" })
 		w.pass(15 * time.Second)
 		where := func() string { return a.Status().Members[0].Address }
-		if got := strings.Join(refusals(a), "\n"); where() != at(1) || !strings.Contains(got, `two gateways are called "gw-1"`) {
+		if got := strings.Join(refusals(a), "\n"); where() != at(1) || !strings.Contains(got, `two gateways have the name "gw-1"`) {
 			t.Errorf("got a member at %s and %q, want the first one, and the second refused", where(), got)
 		}
 		first.end()

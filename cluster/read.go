@@ -59,7 +59,7 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, concurrent 
 	r := &memberRead{cluster: c, id: id, begun: time.Now(), instead: instead}
 	m := c.members[id]
 	if m == nil || m.state == Gone {
-		return r, fmt.Errorf("it is gone: %w", peer.ErrDown)
+		return r, fmt.Errorf("it left the cluster: %w", peer.ErrDown)
 	}
 	if m.state == Ejected {
 		return r, errEjected

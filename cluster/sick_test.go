@@ -267,7 +267,7 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 			t.Errorf("got %d of 8 ejected, want 4", out)
 		}
 		for _, m := range a.Status().Members {
-			if m.State == Ejected && !strings.Contains(m.Reason, "consecutive questions") {
+			if m.State == Ejected && !strings.Contains(m.Reason, "consecutive requests") {
 				t.Errorf("%s: got %q, want why", m.ID, m.Reason)
 			}
 		}

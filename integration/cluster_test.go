@@ -243,12 +243,12 @@ func TestStrangersAreRefused(t *testing.T) {
 		want []string // in the log of a member or of the stranger
 	}{
 		{"another cluster", nil, []string{"--cluster", "job-b"}, []string{`belongs to cluster \"job-a\"`, `job-b`}},
-		{"a name that is taken", nil, []string{"--member", "gw-1"}, []string{`two gateways are called \"gw-1\"`, "--member"}},
+		{"a name that is taken", nil, []string{"--member", "gw-1"}, []string{`two gateways have the name \"gw-1\"`, "--member"}},
 		{"a certificate that is not allowed", authority, []string{"--peer-cert", stranger.Cert, "--peer-key", stranger.Key, "MILLRACE_PEER_SHARED_CERT=true"}, []string{"stranger", "none of these is allowed"}},
 		{
 			"another member's certificate", authority,
 			[]string{"--member", "gw-77", "--peer-cert", another.Cert, "--peer-key", another.Key, "MILLRACE_PEER_SHARED_CERT=true"},
-			[]string{`calls itself \"gw-77\", and its certificate is for`, `\"gw-1\"`, "MILLRACE_PEER_SHARED_CERT"},
+			[]string{`has the member name \"gw-77\", but its certificate is for`, `\"gw-1\"`, "MILLRACE_PEER_SHARED_CERT"},
 		},
 		{
 			"a certificate of another authority", authority,

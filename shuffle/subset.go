@@ -36,7 +36,7 @@ func NewSubsetPlan(params Params, first, members []uint64) (*Plan, error) {
 	}
 	for i := range uint32(all.chunks.len()) {
 		if p.chunks.size(i) > all.chunks.size(i) {
-			return nil, fmt.Errorf("subset %s: chunk %d has %d members and %d samples", params.Subset, i, p.chunks.size(i), all.chunks.size(i))
+			return nil, fmt.Errorf("subset %s: chunk %d has %d members, but only %d samples", params.Subset, i, p.chunks.size(i), all.chunks.size(i))
 		}
 	}
 	if params.Shuffle == Slot {
@@ -46,7 +46,7 @@ func NewSubsetPlan(params Params, first, members []uint64) (*Plan, error) {
 	return p, nil
 }
 
-var errBoth = errors.New("importance and subset cannot be combined: weights are of all samples")
+var errBoth = errors.New("importance and subset cannot be combined: weights are for all samples")
 
 // Members maps the virtual samples of a plan over a subset to samples of the dataset. Within a
 // chunk the mapping follows from its bitmap, which the caller passes. The bitmap has a bit for each

@@ -41,17 +41,17 @@ func TestParseJoin(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                "names no host; use HOST:PORT",
+		"":                "it contains no host; use HOST:PORT",
 		"consul:gateways": "the port must be 1 to 65535; use HOST:PORT",
-		",":               "names no host",
-		"dns:":            "names no host",
-		"srv:":            "names no host",
-		"file:":           "names no host",
+		",":               "it contains no host",
+		"dns:":            "it contains no host",
+		"srv:":            "it contains no host",
+		"file:":           "it contains no host",
 		"dns:a,b":         "must be one name",
 		"gw-0:http":       "the port must be 1 to 65535",
 		"gw-0:0":          "the port must be 1 to 65535",
 		"gw-0:65536":      "the port must be 1 to 65535",
-		"0.0.0.0":         "it is an unspecified IP address",
+		"0.0.0.0":         "an unspecified IP address cannot be reached",
 		"http://gw-0":     "the port must be",
 		"user@gw-0":       "the host is missing or invalid",
 		":7946":           "the host is missing or invalid",

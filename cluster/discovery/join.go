@@ -47,7 +47,7 @@ func ParseJoin(s string) (Join, error) {
 	case err != nil:
 		return j, fmt.Errorf("%w; use HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE", err)
 	case rest == "" || len(j.Targets) == 0:
-		return j, errors.New("names no host; use HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
+		return j, errors.New("it contains no host; use HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
 	case len(j.Targets) > 1 && j.Scheme == SchemeDNS:
 		return j, errors.New("dns: must be one name")
 	}
@@ -139,7 +139,7 @@ func CheckAddress(address string) error {
 	case host == "" || strings.ContainsAny(host, " /@\t\n\r\x00") || len(host) > 253:
 		return fmt.Errorf("address %q: the host is missing or invalid", address)
 	case ip != nil && ip.IsUnspecified():
-		return fmt.Errorf("address %q: it is an unspecified IP address", address)
+		return fmt.Errorf("address %q: an unspecified IP address cannot be reached", address)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (n *Names) hosts(ctx context.Context, targets []string) []string {
 // note stores the result for a name, and returns the last one if the lookup failed.
 func (n *Names) note(name string, found []string, err error) []string {
 	if err == nil && len(found) == 0 {
-		err = errors.New("it lists no gateways")
+		err = errors.New("the file lists no gateways")
 	}
 	if err == nil {
 		n.last[name], n.failing[name] = found, false

@@ -165,7 +165,7 @@ func (c *Client) Close() {
 func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, error) {
 	theirs, err := c.hello(ctx, address, h)
 	if err != nil {
-		return Hello{}, fmt.Errorf("say hello to %s: %w", address, err)
+		return Hello{}, fmt.Errorf("send hello to %s: %w", address, err)
 	}
 	return theirs, nil
 }
@@ -197,7 +197,7 @@ func (c *Client) hello(ctx context.Context, address string, h Hello) (theirs Hel
 		return theirs, err
 	}
 	if !theirs.named() {
-		return theirs, fmt.Errorf("a hello without an id, or with a long name: %w", ErrMalformed)
+		return theirs, fmt.Errorf("the hello has no ID, or its name is too long: %w", ErrMalformed)
 	}
 	return theirs, nil
 }
@@ -231,7 +231,7 @@ func (c *Client) post(ctx context.Context, w *watchdog, address, path string, wa
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		w.within(floorAfter, "say why not")
+		w.within(floorAfter, "send its error")
 		return nil, refusal(w, resp)
 	}
 	return resp, nil

@@ -38,7 +38,7 @@ const (
 	maxThink      = 24 * time.Hour
 )
 
-var errQuery = errors.New("not a query of this form")
+var errQuery = errors.New("not a valid query")
 
 // AppendBinary appends the binary form of q. It is an error if a chunk occurs twice or out of
 // order, if a number or a name exceeds its limit, or if Cached is set with several chunks.
@@ -97,14 +97,14 @@ func parseQuery(b []byte) (*Query, error) {
 	head, chunks := int64(le.Uint32(text[len(queryMagic):])), int64(le.Uint32(text[len(queryMagic)+4:]))
 	rest := text[fixedBytes:]
 	if head > maxHeadBytes || head+chunks*chunkBytes > int64(len(rest)) {
-		return nil, fmt.Errorf("%w: cut short", errQuery)
+		return nil, fmt.Errorf("%w: truncated", errQuery)
 	}
 	q := &Query{}
 	if err := json.Unmarshal(rest[:head], q); err != nil {
 		return nil, fmt.Errorf("%w: its head: %w", errQuery, err)
 	}
 	if !q.readChunks(rest[head:][:chunks*chunkBytes], rest[head+chunks*chunkBytes:]) {
-		return nil, fmt.Errorf("%w: cut short or too long", errQuery)
+		return nil, fmt.Errorf("%w: truncated or too long", errQuery)
 	}
 	if _, err := q.check(); err != nil {
 		return nil, err
@@ -148,16 +148,16 @@ func (q *Query) check() (ranges int, err error) {
 		}
 	}
 	if len(q.Chunks) == 0 || q.Cached && len(q.Chunks) > 1 {
-		return 0, fmt.Errorf("%d chunks", len(q.Chunks))
+		return 0, fmt.Errorf("invalid number of chunks: %d", len(q.Chunks))
 	}
 	before := -1
 	for _, c := range q.Chunks {
 		if c.Chunk <= before || c.Chunk > maxChunk || len(c.Ranges) == 0 {
-			return 0, fmt.Errorf("%d ranges of chunk %d after chunk %d", len(c.Ranges), c.Chunk, before)
+			return 0, fmt.Errorf("invalid list of chunks: %d ranges of chunk %d after chunk %d", len(c.Ranges), c.Chunk, before)
 		}
 		for _, r := range c.Ranges {
 			if uint64(r.Offset)+uint64(r.Length) > math.MaxUint32 {
-				return 0, fmt.Errorf("range [%d,+%d) of chunk %d", r.Offset, r.Length, c.Chunk)
+				return 0, fmt.Errorf("invalid range [%d,+%d) of chunk %d", r.Offset, r.Length, c.Chunk)
 			}
 		}
 		before, ranges = c.Chunk, ranges+len(c.Ranges)
@@ -168,13 +168,13 @@ func (q *Query) check() (ranges int, err error) {
 func (r *Reader) check() error {
 	switch {
 	case r.First > r.End || r.End > maxPosition:
-		return fmt.Errorf("positions %d to %d", r.First, r.End)
+		return fmt.Errorf("invalid positions %d to %d", r.First, r.End)
 	case r.BatchSize > maxPosition || r.WorldSize > maxPosition || r.Rank >= max(r.WorldSize, 1):
-		return fmt.Errorf("rank %d of %d, with batches of %d", r.Rank, r.WorldSize, r.BatchSize)
+		return fmt.Errorf("invalid rank %d of %d, with batches of %d", r.Rank, r.WorldSize, r.BatchSize)
 	case r.Homes > max(r.WorldSize, 1):
-		return fmt.Errorf("%d homes of %d ranks", r.Homes, r.WorldSize)
+		return fmt.Errorf("invalid homes: %d for %d ranks", r.Homes, r.WorldSize)
 	case r.Think < 0 || r.Think > maxThink:
-		return fmt.Errorf("%v of thinking", r.Think)
+		return fmt.Errorf("invalid think time %v", r.Think)
 	}
 	if err := checkTexts(maxSubset, r.Params.Subset); err != nil {
 		return err

@@ -11,15 +11,15 @@ import (
 var (
 	// ErrDown reports that the peer did not answer, answered too late, or sent an incomplete
 	// answer.
-	ErrDown = errors.New("the peer does not answer")
+	ErrDown = errors.New("the peer does not respond")
 	// ErrOutdone reports that the bytes came from elsewhere, because the peer refused or was late.
-	ErrOutdone = errors.New("the bytes came from elsewhere")
+	ErrOutdone = errors.New("the bytes came from another source")
 	// ErrQuestion reports that no peer was asked, because the query, its destination or the address
 	// is invalid.
-	ErrQuestion = errors.New("invalid question")
+	ErrQuestion = errors.New("invalid query")
 	// ErrMalformed reports an answer that breaks the protocol: too long, too short, or with an
 	// unknown status.
-	ErrMalformed = errors.New("the peer's answer breaks the protocol")
+	ErrMalformed = errors.New("the peer's response violates the protocol")
 )
 
 // Codes of refusals in the problem's JSON.

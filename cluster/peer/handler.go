@@ -74,7 +74,7 @@ func (s *Server) route(out *sending.Writer, r *http.Request) error {
 	case handle == nil:
 		return refuse(CodePeerPort, "this is the peer port, on which gateways ask each other; clients use the data port (--listen)")
 	case r.Method != http.MethodPost:
-		return refuse(CodeInvalid, "only POST is answered here")
+		return refuse(CodeInvalid, "only POST is allowed here")
 	case !slices.Equal(got, []string{strconv.Itoa(Version)}):
 		return refuse(CodeOtherVersion, "the peer protocol's version is %.40q there and %d here", got, Version)
 	}
@@ -100,7 +100,7 @@ func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
 	case s.reads <- struct{}{}:
 		defer func() { <-s.reads }()
 	default:
-		return refuse(CodeOverloaded, "%d reads are being answered already", cap(s.reads))
+		return refuse(CodeOverloaded, "this gateway already answers its maximum of %d reads", cap(s.reads))
 	}
 	text, done, err := s.body(r, maxQueryBytes, queryTimes)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *Server) body(r *http.Request, limit, times int64) (text []byte, done fu
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return nil, nil, refuse(CodeInvalid, "the body is incomplete")
 		}
-		return nil, nil, refuse(CodeOverloaded, "no memory for a question that takes %d bytes", times*n)
+		return nil, nil, refuse(CodeOverloaded, "no memory for a query that requires %d bytes", times*n)
 	}
 	text = make([]byte, n)
 	if _, err := io.ReadFull(r.Body, text); err != nil {
@@ -231,13 +231,13 @@ func (s *Server) hello(out *sending.Writer, r *http.Request) error {
 	defer done()
 	var h Hello
 	if err := json.Unmarshal(text, &h); err != nil {
-		return refuse(CodeInvalid, "the body is no valid hello: %v", err)
+		return refuse(CodeInvalid, "the body is not a valid hello: %v", err)
 	}
 	switch id := r.Header.Get(MemberHeader); {
 	case !h.named():
 		return refuse(CodeInvalid, "a hello requires an id, and names of at most %d bytes", maxNameBytes)
 	case h.ID != id:
-		return refuse(CodeRefused, "gateway %.300q sent the hello of %q", id, h.ID)
+		return refuse(CodeRefused, "gateway %.300q sent a hello with the ID %q", id, h.ID)
 	}
 	own, err := s.cfg.Met(h, r.RemoteAddr)
 	if err != nil {
@@ -259,7 +259,7 @@ func refusalOf(err error) *RefusalError {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refuse(CodeTimeout, "the bytes were not loaded before the asker's deadline")
+		return refuse(CodeTimeout, "the bytes were not loaded before the deadline of the request")
 	}
 	return refuse(CodeStore, "the bytes could not be read; read them from the store directly")
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrName reports that a gateway's certificate does not have the gateway's name.
-var ErrName = errors.New("its certificate has another name: give each gateway a certificate with its --member name, or set MILLRACE_PEER_SHARED_CERT=true for all")
+var ErrName = errors.New("its certificate is for another name: give each gateway a certificate with its --member name, or set MILLRACE_PEER_SHARED_CERT=true for all")
 
 // certified returns an error unless the peer certificate of a connection is issued for a member.
 // Without TLS it returns nil.
@@ -24,7 +24,7 @@ func certified(state *tls.ConnectionState, member string) error {
 	if slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, member) }) {
 		return nil
 	}
-	return fmt.Errorf("the gateway calls itself %.300q, and its certificate is for %.300q: %w", member, names, ErrName)
+	return fmt.Errorf("the gateway has the member name %.300q, but its certificate is for %.300q: %w", member, names, ErrName)
 }
 
 // Certify returns an error unless a gateway's own certificate is issued for a member.

@@ -11,11 +11,11 @@ import (
 
 // Errors of a Holder that cannot answer a Query. They do not mean that the gateway is faulty.
 var (
-	ErrNotHere   = errors.New("the chunk is not here")             // returned if the query forbids loading
-	ErrNotServed = errors.New("the dataset is not served here")    // no dataset with this name, or another generation
-	ErrMismatch  = errors.New("the chunk is another one here")     // the digest differs, or there is no such chunk or range
-	ErrNoRoom    = errors.New("there is no memory for the answer") // an answer does not wait for memory, since the asker holds some
-	ErrQuota     = errors.New("the quota of the dataset has no memory for the answer")
+	ErrNotHere   = errors.New("this gateway does not have the chunk")        // returned if the query forbids loading
+	ErrNotServed = errors.New("this gateway does not serve the dataset")     // no dataset with this name, or another generation
+	ErrMismatch  = errors.New("the chunk has other content on this gateway") // the digest differs, or there is no such chunk or range
+	ErrNoRoom    = errors.New("no memory is free for the response")          // an answer does not wait for memory, since the asker holds some
+	ErrQuota     = errors.New("the quota of the dataset has no memory for the response")
 )
 
 // Chunk identifies one chunk of a dataset.
@@ -68,7 +68,7 @@ func (q *Query) fits(segments [][]byte) (total int64, err error) {
 	for _, c := range q.Chunks {
 		for _, r := range c.Ranges {
 			if i == len(segments) || len(segments[i]) != int(r.Length) {
-				return 0, fmt.Errorf("range %d of chunk %d has no segment of its length", i, c.Chunk)
+				return 0, fmt.Errorf("range %d of chunk %d has no segment with its length", i, c.Chunk)
 			}
 			total += int64(r.Length)
 			i++

@@ -58,9 +58,9 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	}
 	defer resp.Body.Close()
 	ProgressOf(ctx).Begun()
-	w.within(floorAfter+time.Duration(float64(total)/floorRate*float64(time.Second)), "send its answer")
+	w.within(floorAfter+time.Duration(float64(total)/floorRate*float64(time.Second)), "send its response")
 	if resp.ContentLength != total {
-		return fmt.Errorf("an answer of %d bytes instead of %d: %w", resp.ContentLength, total, ErrMalformed)
+		return fmt.Errorf("response has %d bytes instead of %d: %w", resp.ContentLength, total, ErrMalformed)
 	}
 	return c.fill(w, resp.Body, dst)
 }

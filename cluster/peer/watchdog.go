@@ -39,7 +39,7 @@ func startWatchdog(ctx context.Context, connecting, silence, total time.Duration
 	now := time.Now()
 	w := &watchdog{
 		asker: func() error { return context.Cause(ctx) }, end: end, silence: silence,
-		last: now.Add(connecting), until: now.Add(total), doing: "begin its answer",
+		last: now.Add(connecting), until: now.Add(total), doing: "begin its response",
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,7 @@ func TestFetch_RankRequiresGeneration(t *testing.T) {
 	defer srv.Close()
 	args := []string{"fetch", srv.URL}
 	o := millrace(t, nil, append(args, "--rank", "1", "--world-size", "4")...)
-	if o.code != exitUsage || !strings.Contains(o.stderr, "give all ranks the same generation") || !strings.Contains(o.stderr, "now it is g1") {
+	if o.code != exitUsage || !strings.Contains(o.stderr, "use the same generation for all ranks") || !strings.Contains(o.stderr, "the current one is g1") {
 		t.Errorf("got exit code %d, %q, want %d and the cure", o.code, o.stderr, exitUsage)
 	}
 	for _, more := range [][]string{{"--rank", "1", "--world-size", "4", "--generation", "g0"}, nil} {

@@ -202,7 +202,7 @@ func TestServe_ChecksClusterFlags(t *testing.T) {
 		"the data port":        {append(local, "--listen", "127.0.0.1:7946"), "--peer-listen must differ from listen"},
 		"loopback for others":  {append(local, "--join", "10.1.2.3,10.1.2.4"), "--peer-listen: other machines cannot reach 127.0.0.1:7946, but join names 10.1.2.3:7946"},
 		"fits":                 {append(local, "--member", "gw-1"), ""},
-		"another's name":       {append(append(member, certs...), "--member", "gw-77"), `calls itself "gw-77", and its certificate is for ["gateway"`},
+		"another's name":       {append(append(member, certs...), "--member", "gw-77"), `has the member name "gw-77", but its certificate is for ["gateway"`},
 		"shared for nobody":    {append(local, "MILLRACE_PEER_SHARED_CERT=true"), "excludes peer-cert"},
 		"fits by certificates": {append(append(member, certs...), "--peer-allow", "gateway", "--member", "gateway"), ""},
 		"fits by a pattern":    {append(append(member, certs...), "--peer-allow", "gate*", "--member", "gateway"), ""},

@@ -32,9 +32,9 @@ func TestServe_RejectsInvalidDiskCache(t *testing.T) {
 	}{
 		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "requires disk-cache"},
 		"tiny":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1KiB"}, "must be at least 1MiB"},
-		"more than a disk":  {[]string{"--disk-cache", fresh, "--disk-cache-size", "1000PB"}, "more than the file system's"},
+		"more than a disk":  {[]string{"--disk-cache", fresh, "--disk-cache-size", "1000PB"}, "bytes of the file system"},
 		"somebody's":        {[]string{"--disk-cache", foreign, "--disk-cache-size", "1MiB"}, "not empty"},
-		"another dataset's": {[]string{"--disk-cache", other, "--disk-cache-size", "1MiB"}, "it holds chunks of s3://bucket/mails"},
+		"another dataset's": {[]string{"--disk-cache", other, "--disk-cache-size", "1MiB"}, "it contains chunks of s3://bucket/mails"},
 		"a policy":          {[]string{"MILLRACE_CACHE_POLICY=fifo"}, "must be one of plan, lru"},
 		"fits":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1MiB", "MILLRACE_CACHE_POLICY=lru"}, ""},
 	} {

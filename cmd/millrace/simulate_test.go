@@ -54,7 +54,7 @@ func TestSimulate_RejectsInvalidSettings(t *testing.T) {
 		"a disk cache":                        append(numbers, "--disk-cache-size", "1GiB", "--disk-bandwidth", "0"),
 		"is too small":                        append(numbers, "--cache-size", "100MiB"),
 		"2000 combinations":                   append(numbers, "--gateways", strings.Repeat("1,", 1999)+"1"),
-		"a chunk is 1 GiB at most":            append(numbers, "--chunk-samples", "1e8"),
+		"a chunk must have at most 1 GiB":     append(numbers, "--chunk-samples", "1e8"),
 		"--samples":                           append(numbers, "--samples", "1.5"),
 		"--store-bandwidth":                   append(numbers, "--store-bandwidth", "fast"),
 	} {

@@ -32,7 +32,7 @@ const (
 const Memory = (mostReads + mostWrites) * blockBytes
 
 var (
-	errHangs = errors.New("the disk hangs")
+	errHangs = errors.New("the disk does not respond")
 	errLeft  = errors.New("the caller has left")
 )
 

@@ -130,7 +130,7 @@ func (d *disk) readAt(f *os.File, name string, b []byte, offset int64) error {
 func space(dir string) (total, free int64, err error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
-		return 0, 0, fmt.Errorf("ask for the space of %s: %w", dir, err)
+		return 0, 0, fmt.Errorf("get the free space of %s: %w", dir, err)
 	}
 	block := int64(s.Bsize)
 	return int64(s.Blocks) * block, int64(s.Bavail) * block, nil

@@ -77,10 +77,10 @@ func (k Key) appendFooter(b []byte) []byte {
 // parseFooter returns the key in a footer.
 func parseFooter(b []byte) (Key, error) {
 	if len(b) != footerSize || string(b[:8]) != magic {
-		return Key{}, fmt.Errorf("%w: no chunk file", errFooter)
+		return Key{}, fmt.Errorf("%w: not a chunk file", errFooter)
 	}
 	if crc32.Checksum(b[:92], castagnoli()) != binary.LittleEndian.Uint32(b[92:]) {
-		return Key{}, fmt.Errorf("%w: its checksum differs", errFooter)
+		return Key{}, fmt.Errorf("%w: its checksum does not match", errFooter)
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
 		return Key{}, fmt.Errorf("%w: version %d instead of %d", errFooter, v, version)

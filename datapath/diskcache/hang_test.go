@@ -125,7 +125,7 @@ func TestCache_ReadLeavesDiskThatHangs(t *testing.T) {
 				t.Errorf("%s: got %+v, want reads on and no errors", at, got)
 			}
 			wantThere(t, c, 1, n, true)
-			if want := []string{"reads: the disk hangs", "reads: <nil>"}; !slices.Equal(h.told, want) {
+			if want := []string{"reads: the disk does not respond", "reads: <nil>"}; !slices.Equal(h.told, want) {
 				t.Errorf("%s: told %q, want %q", at, h.told, want)
 			}
 		})
@@ -165,7 +165,7 @@ func TestCache_WriteLeavesDiskThatHangs(t *testing.T) {
 			if got := c.Stats(); got.Corrupt != 0 || got.Bytes != Cost(n) {
 				t.Errorf("%s: got %+v, want one chunk and nothing corrupt", at, got)
 			}
-			if want := []string{"writes: the disk hangs", "writes: <nil>"}; !slices.Equal(h.told, want) {
+			if want := []string{"writes: the disk does not respond", "writes: <nil>"}; !slices.Equal(h.told, want) {
 				t.Errorf("%s: told %q, want %q", at, h.told, want)
 			}
 		})

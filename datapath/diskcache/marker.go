@@ -118,7 +118,7 @@ func (c *Cache) known() (*marker, error) {
 		return nil, fmt.Errorf("%s was not written by this program: use another directory, or delete this one", markerFile)
 	}
 	if m.Version > version {
-		return nil, fmt.Errorf("its format is version %d, written by a newer program than this one, which knows version %d: "+
+		return nil, fmt.Errorf("it was written by a newer program, in format version %d: this program supports version %d: "+
 			"use another directory, or delete this one", m.Version, version)
 	}
 	if len(m.Datasets) > 0 && !c.holds() { // an earlier start wrote no chunks, perhaps because its dataset was mistyped
@@ -126,7 +126,7 @@ func (c *Cache) known() (*marker, error) {
 	}
 	common := slices.ContainsFunc(m.Datasets, func(d string) bool { return slices.Contains(c.cfg.Datasets, d) })
 	if len(m.Datasets) > 0 && len(c.cfg.Datasets) > 0 && !common {
-		return nil, fmt.Errorf("it holds chunks of %s, and none of %s: use another directory, or delete this one",
+		return nil, fmt.Errorf("it contains chunks of %s, but none of %s: use another directory, or delete this one",
 			strings.Join(m.Datasets, ", "), strings.Join(c.cfg.Datasets, ", "))
 	}
 	return &m, nil
@@ -159,7 +159,7 @@ func (c *Cache) empty() error {
 	}
 	for _, n := range names {
 		if !slices.Contains([]string{lockFile, markerTemp, "lost+found"}, n) {
-			return fmt.Errorf("it is no disk cache of this program and not empty (it holds %q): use an empty directory", n)
+			return fmt.Errorf("it is neither a disk cache of this program nor empty (it contains %q): use an empty directory", n)
 		}
 	}
 	return nil
@@ -173,7 +173,7 @@ func (c *Cache) takeLock() error {
 	if err := lock(f); err != nil {
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return errors.New("another process uses it: give each gateway a directory of its own")
+			return errors.New("another process uses the directory: give each gateway its own directory")
 		}
 		return fmt.Errorf("lock %s: %w", lockFile, err)
 	}
@@ -259,9 +259,9 @@ func (c *Cache) checkSpace(fresh bool) error {
 	case err != nil:
 		return err
 	case c.cfg.MaxBytes > total:
-		return fmt.Errorf("its size of %d bytes is more than the file system's %d", c.cfg.MaxBytes, total)
+		return fmt.Errorf("its size of %d bytes is more than the %d bytes of the file system", c.cfg.MaxBytes, total)
 	case fresh && c.cfg.MaxBytes > free:
-		return fmt.Errorf("its size of %d bytes is more than the %d that are free on the file system", c.cfg.MaxBytes, free)
+		return fmt.Errorf("its size of %d bytes is more than the %d bytes that are free on the file system", c.cfg.MaxBytes, free)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestOneProcessPerDirectory(t *testing.T) {
 	if err == nil {
 		second.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "another process uses it: give each gateway a directory of its own") {
+	if err == nil || !strings.Contains(err.Error(), "another process uses the directory: give each gateway its own directory") {
 		t.Errorf("second: got %v, want an error that names the cure", err)
 	}
 	c.Close()

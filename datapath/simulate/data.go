@@ -49,11 +49,11 @@ func Uniform(samples, perChunk uint64, sampleSize int64) (*Data, error) {
 	case samples == 0 || perChunk == 0 || sampleSize <= 0:
 		return nil, errors.New("at least one sample, one sample per chunk and one byte per sample are required")
 	case samples > math.MaxInt64/uint64(sampleSize):
-		return nil, fmt.Errorf("%d samples of %d bytes: more than can be counted", samples, sampleSize)
+		return nil, fmt.Errorf("%d samples of %d bytes: the total size exceeds 2^63 bytes", samples, sampleSize)
 	case perChunk > (1<<30)/uint64(sampleSize):
-		return nil, fmt.Errorf("chunks of %d samples of %d bytes: a chunk is 1 GiB at most", perChunk, sampleSize)
+		return nil, fmt.Errorf("chunks of %d samples of %d bytes: a chunk must have at most 1 GiB", perChunk, sampleSize)
 	case (samples-1)/perChunk >= maxChunks:
-		return nil, fmt.Errorf("%d samples, %d to a chunk: more than %d chunks", samples, perChunk, maxChunks)
+		return nil, fmt.Errorf("%d samples, with %d per chunk, make more than %d chunks", samples, perChunk, maxChunks)
 	}
 	n := int((samples-1)/perChunk) + 1
 	d := &Data{First: make([]uint64, n+1), Chunks: make([]Chunk, n)}
