@@ -83,7 +83,7 @@ func TestHugeClaimsAreRefused(t *testing.T) {
 		a := w.join(0, nil, nil)
 		for want, change := range map[string]func(*peer.Hello){
 			"serves 100000 datasets":                   func(h *peer.Hello) { h.Serves = make([]peer.DatasetGeneration, 100_000) },
-			"have more than":                     func(h *peer.Hello) { h.Serves = []peer.DatasetGeneration{{Dataset: strings.Repeat("x", 1<<20)}} },
+			"have more than":                           func(h *peer.Hello) { h.Serves = []peer.DatasetGeneration{{Dataset: strings.Repeat("x", 1<<20)}} },
 			"must consist of letters, digits and sign": func(h *peer.Hello) { h.ID = "e\x1b[31mvil\n" },
 		} {
 			h := peer.Hello{Cluster: "job-a", ID: "evil", Boot: "b", OrderVersion: a.Self().OrderVersion}
