@@ -240,7 +240,7 @@ func TestFault_NamesTheCure(t *testing.T) {
 		"admin port":                 &client.Error{Status: 404, Code: client.CodeNotFound},
 		"MILLRACE_TOKEN_FILE":        &client.Error{Status: 401, Code: client.CodeUnauthenticated},
 		"right admin":                &client.Error{Status: 403, Code: client.CodeForbidden},
-		"not the answer":             fmt.Errorf("x: %w", client.ErrProtocol),
+		"not the response":           fmt.Errorf("x: %w", client.ErrProtocol),
 		"use an address":             &client.Error{Status: 421, Code: "misdirected_request"},
 		"correct the address":        errors.New("connection refused"),
 		"It has not answered yet.":   errLate,
