@@ -180,7 +180,7 @@ func floorPlan() map[string]room {
 			never:   []string{"net", "os"},
 		},
 		"gateway/body": {
-			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "datapath/batch", "shuffle"},
+			ours:  []string{"gateway/address", "gateway/body/arrow", "gateway/plans", "chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/rows", "datapath/batch", "shuffle"},
 			never: []string{"net/http", "os"},
 		},
 		"internal/watch":          {never: []string{"net"}},

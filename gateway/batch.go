@@ -61,7 +61,7 @@ func (g *Gateway) answerAny(x *exchange, a batchRequest) error {
 func (g *Gateway) answerBatch(x *exchange, a batchRequest) error {
 	answer := a.answer()
 	return g.answerShare(x, a, address.Body, answer.ETag, func(r plans.BatchOrder, b *body.Body) error {
-		if err := g.layOut(x.r.Context(), x, answer, b); err != nil {
+		if err := g.layOut(x.r.Context(), x, a.dataset, answer, r.Cursor, b); err != nil {
 			return err
 		}
 		return g.send(x, a.dataset, answer, r.Cursor, b)
@@ -192,8 +192,16 @@ func (g *Gateway) placesOf(d *dataset) admission.Places {
 	return g.places
 }
 
-// layOut lays out located samples.
-func (g *Gateway) layOut(ctx context.Context, x *exchange, answer body.Answer, b *body.Body) error {
+// layOut lays out located samples. It reads them first if their values have another form in the
+// answer.
+func (g *Gateway) layOut(ctx context.Context, x *exchange, d *dataset, answer body.Answer, at shuffle.Cursor, b *body.Body) error {
+	if answer.Converts() {
+		read, err := g.read(ctx, x, d, at, b, b.Whole())
+		if err != nil {
+			return err
+		}
+		b.Load(read, g.reserveNow)
+	}
 	free, err := g.place(ctx, x)
 	if err != nil {
 		return err
@@ -357,6 +365,9 @@ func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Curso
 func (g *Gateway) read(
 	ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, b *body.Body, part body.Part,
 ) (*batch.Body, error) {
+	if read := b.Take(); read != nil {
+		return read, nil
+	}
 	needed, n := part.Needed()
 	if n == 0 {
 		return batch.NewBody(nil, nil, nil), nil

@@ -107,7 +107,7 @@ func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err 
 }
 
 // measureBatches computes the size and checksum of each batch, and the checksum of the whole
-// response, from the index only.
+// response. It reads samples only if their values have another form in the answer.
 func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (list []streamEntry, crc uint32, err error) {
 	list = make([]streamEntry, 0, count)
 	at := int64(0)
@@ -130,10 +130,12 @@ func (g *Gateway) laidOut(ctx context.Context, x *exchange, a batchRequest) (_ p
 	if err != nil {
 		return r, nil, nil, err
 	}
-	if err := g.layOut(ctx, x, a.answer(), b); err != nil {
-		leave()
+	left := leave
+	defer func() { left() }() // after an error or a panic
+	if err := g.layOut(ctx, x, a.dataset, a.answer(), r.Cursor, b); err != nil {
 		return r, nil, nil, err
 	}
+	left = func() {}
 	return r, b, leave, nil
 }
 

@@ -33,6 +33,9 @@ func (g *Gateway) work(a batchRequest, count uint64) time.Duration {
 
 // measure lays out count batches starting at a, and calls visit for each in order.
 func (g *Gateway) measure(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
+	if a.answer().Converts() {
+		return g.measureEach(x, a, count, visit)
+	}
 	together := g.grouped(a, count)
 	for count > 0 {
 		n := min(together, count)
@@ -41,6 +44,33 @@ func (g *Gateway) measure(x *exchange, a batchRequest, count uint64, visit func(
 		}
 		a.Number += n
 		count -= n
+	}
+	return nil
+}
+
+// measureEach does the work of measure one batch after another, for bodies that require the samples.
+func (g *Gateway) measureEach(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
+	ctx := x.r.Context()
+	turn, err := g.measuring.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer turn()
+	release, err := g.await(x, planningBytes(a))
+	if err != nil {
+		return err
+	}
+	defer release()
+	for ; count > 0; count-- {
+		_, b, leave, err := g.laidOut(ctx, x, a)
+		if err == nil {
+			err = visit(a, b)
+			leave()
+		}
+		if err != nil {
+			return fmt.Errorf("batch %d: %w", a.Number, err)
+		}
+		a.Number++
 	}
 	return nil
 }

@@ -82,3 +82,15 @@ func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
 	return g.reserve(x.r.Context(), n)
 }
+
+// reserveNow reserves memory without waiting, for a request that holds memory already.
+func (g *Gateway) reserveNow(n int64) (release func(), err error) {
+	if n <= unreserved {
+		return func() {}, nil
+	}
+	r, ok := g.cfg.Budget.ReserveNow(n)
+	if !ok {
+		return nil, fmt.Errorf("convert values to %d bytes: %w", n, budget.ErrOverloaded)
+	}
+	return r.Release, nil
+}

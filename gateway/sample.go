@@ -90,7 +90,7 @@ func (g *Gateway) getSample(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := g.layOut(x.r.Context(), x, answer, b); err != nil {
+	if err := g.layOut(x.r.Context(), x, d, answer, shuffle.Cursor{}, b); err != nil {
 		return err
 	}
 	return g.send(x, d, answer, shuffle.Cursor{}, b)

@@ -8,7 +8,13 @@ import (
 )
 
 // rowsFraming is the framing of datasets whose samples are rows.
-type rowsFraming struct{ fields []format.Field }
+type rowsFraming struct {
+	schema []*rows.Node
+	fields []format.Field
+}
+
+// Schema is a Framing of datasets whose samples are rows.
+type Schema interface{ Schema() []*rows.Node }
 
 // readRows reads a schema written by rows.Marshal.
 func readRows(constants json.RawMessage) (format.Framing, error) {
@@ -20,7 +26,7 @@ func readRows(constants json.RawMessage) (format.Framing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rowsFraming{fieldsOf(l)}, nil
+	return rowsFraming{nodes, fieldsOf(l)}, nil
 }
 
 // ContentType returns the media type of a sequence of rows.
@@ -31,6 +37,9 @@ func (rowsFraming) Frame([]uint32) (before, after []byte, err error) { return ni
 
 // Fields implements format.Typed.
 func (f rowsFraming) Fields() []format.Field { return f.fields }
+
+// Schema implements Schema.
+func (f rowsFraming) Schema() []*rows.Node { return f.schema }
 
 // fieldsOf returns the fields of rows. A present struct whose children are all null is a part of
 // zero bytes.

@@ -60,7 +60,7 @@ func NewMapping(dataset, file []*Node, constants []Constant) (*Mapping, error) {
 		f := source{bit: s.Bit}
 		at, has := own[s.Path]
 		switch c := fixed[s.Path]; {
-		case has && !from.Steps[at].Node.alwaysNull():
+		case has && !from.Steps[at].Node.AlwaysNull():
 			f.kind = sourceStep + uint64(at)
 			same = same && at == i && from.Steps[at].Bit == s.Bit
 		case c.Value != nil && s.Variable():
@@ -199,8 +199,8 @@ func (b *Builder) convert() *Builder {
 	return out
 }
 
-// alwaysNull reports whether the node has the type of columns that are null in all rows of a file.
-func (n *Node) alwaysNull() bool { return n.Type == "null" || n.Logical == "null" }
+// AlwaysNull reports whether the node has the type of columns that are null in all rows of a file.
+func (n *Node) AlwaysNull() bool { return n.Type == "null" || n.Logical == "null" }
 
 // Merge returns a schema that has the columns of two files. A column is nullable if one of the files
 // lacks it, or has it nullable. It returns an error for a column whose types differ.
@@ -246,9 +246,9 @@ func (n *Node) orNull() *Node {
 // merge returns the node of a column that both files have.
 func merge(a, b *Node, path string) (*Node, error) {
 	switch {
-	case b.alwaysNull():
+	case b.AlwaysNull():
 		return a.orNull(), nil
-	case a.alwaysNull():
+	case a.AlwaysNull():
 		return b.orNull(), nil
 	case a.Type != b.Type || a.Logical != b.Logical || a.Kind != b.Kind || a.Size != b.Size:
 		return nil, &MergeError{path, describe(a), describe(b)}

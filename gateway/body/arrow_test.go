@@ -13,25 +13,28 @@ import (
 
 // someColumns returns the columns of three samples. The second sample lacks "n", and the third
 // lacks "t".
-func someColumns() columns {
+func someColumns() *columns {
 	number, text := part{Part: chunkindex.Part{Ext: "n", Offset: 1, Length: 4}}, part{Part: chunkindex.Part{Ext: "t", Offset: 5, Length: 3}}
-	return columns{
+	c := &columns{
 		t:     texts{keys: []string{"a", "b", "c"}, parts: [][]part{{number, text}, {text}, {number, {Part: chunkindex.Part{Ext: "more"}}}}},
 		names: []string{"t", "n"},
 		types: map[string]format.Field{"n": {Name: "n", Encoding: format.Raw, Type: "float", Nullable: true}, "t": {Name: "t", Encoding: format.Raw, Type: "utf8"}},
 	}
+	c.plan()
+	c.locate()
+	return c
 }
 
 // TestNullsHaveTheirRoom: a missing value of a fixed size is written as zeros, and a missing value
 // of variable length is omitted.
 func TestNullsHaveTheirRoom(t *testing.T) {
 	c, b := someColumns(), NewPool().Get()
-	places := c.places()
-	if d := cmp.Diff([][]int32{{1, 0, -1}, {0, -1, 0}}, places); d != "" {
-		t.Fatal(d)
+	for i, want := range [][]int32{{1, 0, -1}, {0, -1, 0}} {
+		if d := cmp.Diff(want, c.all[i].parts); d != "" {
+			t.Fatal(d)
+		}
+		b.putParts(c.t, c.all[i])
 	}
-	b.layOutColumn(c.t, places[0], 0)
-	b.layOutColumn(c.t, places[1], 4)
 	want := []piece{
 		{sample: 0, offset: 5, length: 3},
 		{sample: 1, offset: 5, length: 3},
@@ -45,21 +48,23 @@ func TestNullsHaveTheirRoom(t *testing.T) {
 	if !bytes.Equal(b.text, make([]byte, 4)) {
 		t.Errorf("got %x for what is missing, want zeros", b.text)
 	}
+	if n := c.all[1].zeros(); n != 4 {
+		t.Errorf("got %d bytes of zeros, want 4", n)
+	}
 }
 
-// TestColumnsSayWhatTheyLack checks the lengths and nulls of columns. A field becomes nullable if a
-// sample lacks a required value.
+// TestColumnsSayWhatTheyLack checks the nulls of columns. A column becomes nullable if a sample lacks
+// a required value.
 func TestColumnsSayWhatTheyLack(t *testing.T) {
 	c := someColumns()
-	places := c.places()
-	for i, want := range []arrow.Column{{Lengths: []uint32{3, 3, 0}, Null: []bool{false, false, true}}, {Lengths: []uint32{4, 0, 4}, Null: []bool{false, true, false}}} {
-		f := c.field(c.names[i])
-		if got := c.column(places[i], &f); !cmp.Equal(got, want) || !f.Nullable {
-			t.Errorf("column %s: got %+v, nullable %v, want %+v", f.Name, got, f.Nullable, want)
+	for i, want := range [][]bool{{false, false, true}, {false, true, false}} {
+		n := c.all[i]
+		if err := c.measure(n); err != nil || !cmp.Equal(n.Null, want) || !n.Nullable || n.Rows != 3 {
+			t.Errorf("column %s: got %+v, nullable %v, %v, want %+v", n.Name, n.Null, n.Nullable, err, want)
 		}
 	}
-	if n := zeros([]arrow.Field{c.field("n"), c.field("t")}, []arrow.Column{{Null: []bool{true, false, true}}, {Null: []bool{true}}}); n != 8 {
-		t.Errorf("got %d bytes of zeros, want 8", n)
+	if d := cmp.Diff([]uint32{3, 3, 0}, c.all[0].Lengths); d != "" {
+		t.Error(d)
 	}
 }
 

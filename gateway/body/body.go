@@ -61,6 +61,7 @@ type Body struct {
 	ranges  []batch.Range
 	needed  []batch.ChunkRanges
 	out     net.Buffers // buffers to send
+	loaded  *loaded     // all samples, if the layout requires their bytes
 }
 
 // unread marks a sample that the requested part does not need.
@@ -90,13 +91,16 @@ func (p *Pool) Get() *Body { return p.free.Get().(*Body) }
 
 // Put returns a body to the pool. The caller must not use it afterwards.
 func (p *Pool) Put(b *Body) {
+	if b.loaded != nil {
+		b.loaded.close()
+	}
 	if cap(b.samples) > maxKept || cap(b.pieces) > maxKeptPieces || cap(b.text) > maxKeptText {
 		return
 	}
 	clear(b.slots)
 	clear(b.chunks) // the index's cache owns their memory
 	clear(b.out)
-	b.places, b.texts = nil, nil
+	b.places, b.texts, b.loaded = nil, nil, nil
 	b.pieces, b.text = b.pieces[:0], b.text[:0]
 	p.free.Put(b)
 }

@@ -22,17 +22,17 @@ func message(kind uint64, body int64, write func(f *flatbuffer, reference int)) 
 	return append(b, f.b...)
 }
 
-func schema(fields []Field) func(f *flatbuffer, reference int) {
+func schema(columns []*Column) func(f *flatbuffer, reference int) {
 	return func(f *flatbuffer, reference int) {
 		start, at := f.table(value{2, 0}, value{4, 0})
 		f.refer(reference, start)
-		f.refer(at[1], f.fields(fields))
+		f.refer(at[1], f.fields(columns))
 	}
 }
 
 // fields writes a vector of fields.
-func (f *flatbuffer) fields(fields []Field) (start int) {
-	return f.references(len(fields), func(i int) int { return f.field(fields[i]) })
+func (f *flatbuffer) fields(columns []*Column) (start int) {
+	return f.references(len(columns), func(i int) int { return f.field(columns[i]) })
 }
 
 // references writes a vector of references to n objects, each written by write.
@@ -45,7 +45,7 @@ func (f *flatbuffer) references(n int, write func(i int) (start int)) (start int
 	return start
 }
 
-func (f *flatbuffer) field(c Field) (start int) {
+func (f *flatbuffer) field(c *Column) (start int) {
 	t := c.Type
 	nullable := uint64(0)
 	if c.Nullable {
@@ -63,11 +63,7 @@ func (f *flatbuffer) field(c Field) (start int) {
 	start, at := f.table(entries...)
 	f.refer(at[0], f.text(c.Name))
 	f.refer(at[3], f.parameters(t))
-	var children []Field
-	if t.element != nil {
-		children = []Field{{Name: "item", Type: *t.element}}
-	}
-	f.refer(at[5], f.fields(children))
+	f.refer(at[5], f.fields(c.Children))
 	if len(pairs) > 0 {
 		f.refer(at[6], f.references(len(pairs), func(i int) int { return f.pair(pairs[i]) }))
 	}
@@ -95,15 +91,17 @@ func (f *flatbuffer) pair(p Pair) (start int) {
 }
 
 // records returns a function that writes the description of the record batch: the number of values
-// and nulls of each column and of list elements, and the position of each buffer.
+// and nulls of each column, and the position of each buffer.
 func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
 	return func(f *flatbuffer, reference int) {
 		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0})
 		f.refer(reference, start)
-		nodes, buffers := w.counts(rows)
-		f.refer(at[1], f.vector(len(nodes)/2, 8))
-		for _, n := range nodes {
-			f.number(value{8, n})
+		f.refer(at[1], f.vector(len(w.all), 8))
+		var buffers []int64
+		for i, c := range w.all {
+			f.number(value{8, uint64(c.Rows)})
+			f.number(value{8, c.nulls()})
+			buffers = append(buffers, w.buffers(i)...)
 		}
 		f.refer(at[2], f.vector(len(buffers), 8))
 		offset := int64(0)
@@ -113,16 +111,4 @@ func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
 			offset += padded(n)
 		}
 	}
-}
-
-// counts returns the pairs of value and null counts, and the lengths of all buffers.
-func (w *Writer) counts(rows int) (nodes []uint64, buffers []int64) {
-	for i, c := range w.columns {
-		nodes = append(nodes, uint64(rows), c.nulls())
-		if e := w.fields[i].Type.element; e != nil {
-			nodes = append(nodes, uint64(w.bytes[i])/uint64(e.width), 0)
-		}
-		buffers = append(buffers, w.buffers(i)...)
-	}
-	return nodes, buffers
 }

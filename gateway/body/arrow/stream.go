@@ -17,26 +17,101 @@ type Field struct {
 	Metadata []Pair
 }
 
-// Column has the lengths of a column's values. Null values have length 0, but null values of a
-// fixed size are stored as zeros.
+// Column is a column, or the elements or fields inside one, with the sizes of its values. A column
+// has all values of the batch, also those inside nulls.
 type Column struct {
-	Lengths []uint32
-	Null    []bool // null values; nil: none
+	Field
+	Rows     int
+	Lengths  []uint32  // for texts and byte strings: bytes of each value; for lists and maps: elements
+	Null     []bool    // null values, which have length 0 or a fixed size; nil: none
+	Values   []byte    // values, unless the caller sends them from elsewhere
+	Children []*Column // fields of a struct, elements of a list, entries of a map
+}
+
+// NewColumn returns a column without values.
+func NewColumn(f Field) *Column {
+	c := &Column{Field: f}
+	if e := f.Type.element; e != nil {
+		c.Children = []*Column{{Field: Field{Name: "item", Type: *e}}}
+	}
+	return c
+}
+
+// ErrUnfit is wrapped by the error for a value whose length does not match its type.
+var ErrUnfit = errors.New("value does not match its type")
+
+// SetLengths sets the stored lengths of the values. For a list these are the bytes of the elements,
+// which all have one size.
+func (c *Column) SetLengths(lengths []uint32, null []bool) error {
+	c.Rows, c.Lengths, c.Null = len(lengths), nil, null
+	if c.Type.kind == typeStruct {
+		return nil
+	}
+	for row, n := range lengths {
+		if (null == nil || !null[row]) && !c.fits(n) {
+			return fmt.Errorf("column %.100q: %w: %d bytes", c.Name, ErrUnfit, n)
+		}
+	}
+	if c.Type.offsets() {
+		c.Lengths = lengths
+	}
+	element := c.Holder()
+	if element == nil || element == c {
+		return nil
+	}
+	if element.Rows = c.Rows * (c.Type.width / element.Type.width); c.Type.offsets() {
+		for row, n := range lengths {
+			lengths[row] = n / uint32(element.Type.width)
+			element.Rows += int(lengths[row])
+		}
+	}
+	return nil
+}
+
+// Holder returns the column with the bytes of the values: that of the elements of a list, or c. It is
+// nil for a struct.
+func (c *Column) Holder() *Column {
+	switch c.Type.kind {
+	case typeStruct:
+		return nil
+	case typeList, typeFixedSizeList:
+		return c.Children[0]
+	}
+	return c
+}
+
+// fits reports whether a value can have the given stored length.
+func (c *Column) fits(length uint32) bool {
+	switch {
+	case c.Type.width > 0:
+		return int64(length) == int64(c.Type.width)
+	case c.Type.kind == typeList:
+		return int64(length)%int64(c.Children[0].Type.width) == 0
+	}
+	return true
+}
+
+// preorder appends columns and those inside them to dst.
+func preorder(dst, columns []*Column) []*Column {
+	for _, c := range columns {
+		dst = preorder(append(dst, c), c.Children)
+	}
+	return dst
 }
 
 // Writer holds all bytes of a stream except the values.
 type Writer struct {
-	head    []byte
-	fields  []Field
-	columns []Column
-	bytes   []int64 // length of all values of each column
+	head  []byte
+	all   []*Column
+	bytes []int64 // length of all values of each column
 }
 
-// Most returns an upper bound of the size of a stream without its values.
-func Most(fields []Field, rows int) int64 {
+// Most returns an upper bound of the size of a stream without the values, and without the lists and
+// structs inside lists.
+func Most(columns []*Column, rows int) int64 {
 	n := int64(1 << 10)
-	for _, f := range fields {
-		n += 512 + f.size() + 5*int64(rows)
+	for _, c := range preorder(nil, columns) {
+		n += 512 + c.size() + 5*int64(rows)
 	}
 	return n
 }
@@ -50,31 +125,26 @@ func (f Field) size() int64 {
 	return n
 }
 
-// ErrUnfit is wrapped by the error for a value whose length does not match its type.
-var ErrUnfit = errors.New("value does not match its type")
-
 // NewWriter plans a stream of one record batch. Columns must be smaller than 2 GiB.
-func NewWriter(rows int, fields []Field, columns []Column) (*Writer, error) {
-	w := &Writer{fields: fields, columns: columns, bytes: make([]int64, len(columns))}
-	for i, c := range columns {
-		if width := fields[i].Type.width; width > 0 {
-			w.bytes[i] = int64(width) * int64(rows)
+func NewWriter(rows int, columns []*Column) (*Writer, error) {
+	w := &Writer{all: preorder(nil, columns)}
+	body := int64(0)
+	for i, c := range w.all {
+		w.bytes = append(w.bytes, c.bytes())
+		if n := max(w.bytes[i], int64(c.Rows)); n > math.MaxInt32 {
+			return nil, fmt.Errorf("column %.100q has %d bytes or values: Arrow requires less than 2 GiB", c.Name, n)
 		}
-		for row, n := range c.Lengths {
-			if fields[i].Type.width == 0 {
-				w.bytes[i] += int64(n)
-			}
-			if null := c.Null != nil && c.Null[row]; !null && !fields[i].Type.Fits(n) {
-				return nil, fmt.Errorf("column %.100q: %w: %d bytes", fields[i].Name, ErrUnfit, n)
-			}
-		}
-		if w.bytes[i] > math.MaxInt32 {
-			return nil, fmt.Errorf("column %.100q has %d bytes: Arrow requires less than 2 GiB", fields[i].Name, w.bytes[i])
+		for _, n := range w.buffers(i) {
+			body += padded(n)
 		}
 	}
-	w.head = append(message(isSchema, 0, schema(fields)), message(isRecords, w.body(), w.records(rows))...)
+	w.head = append(message(isSchema, 0, schema(columns)), message(isRecords, body, w.records(rows))...)
 	return w, nil
 }
+
+// Columns returns all columns in the order of their values in the stream: each before those inside
+// it.
+func (w *Writer) Columns() []*Column { return w.all }
 
 // Head returns the bytes before the first column: the schema and the description of the record
 // batch.
@@ -83,26 +153,22 @@ func (w *Writer) Head() []byte { return w.head }
 // Before returns the bytes before the values of column i: the null bitmap and, for values of
 // variable length, the offsets.
 func (w *Writer) Before(i int) []byte {
-	c, t := w.columns[i], w.fields[i].Type
-	b := make([]byte, padded(c.bitmap()), padded(c.bitmap())+padded(t.offsets(len(c.Lengths))))
-	if c.Null != nil {
+	c := w.all[i]
+	b := make([]byte, padded(c.bitmap()), padded(c.bitmap())+padded(c.offsets()))
+	if c.bitmap() > 0 {
 		for row, null := range c.Null {
 			if !null {
 				b[row/8] |= 1 << (row % 8)
 			}
 		}
 	}
-	if t.width > 0 {
+	if c.offsets() == 0 {
 		return b
-	}
-	unit := uint32(1)
-	if t.element != nil {
-		unit = uint32(t.element.width)
 	}
 	at := uint32(0)
 	b = binary.LittleEndian.AppendUint32(b, at)
 	for _, n := range c.Lengths {
-		at += n / unit
+		at += n
 		b = binary.LittleEndian.AppendUint32(b, at)
 	}
 	return pad(b)
@@ -115,14 +181,41 @@ func (w *Writer) After(i int) []byte { return make([]byte, padded(w.bytes[i])-w.
 func End() []byte { return []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0} }
 
 // bitmap returns the size of the null bitmap.
-func (c Column) bitmap() int64 {
-	if c.Null == nil {
+func (c *Column) bitmap() int64 {
+	if c.Type.kind == typeNull {
 		return 0
 	}
 	return (int64(len(c.Null)) + 7) / 8
 }
 
-func (c Column) nulls() (n uint64) {
+// offsets returns the size of the offsets.
+func (c *Column) offsets() int64 {
+	if !c.Type.offsets() {
+		return 0
+	}
+	return 4 * int64(c.Rows+1)
+}
+
+// bytes returns the size of the values.
+func (c *Column) bytes() (n int64) {
+	switch {
+	case c.Type.kind == typeBool:
+		return (int64(c.Rows) + 7) / 8
+	case !c.Type.values():
+		return 0
+	case c.Type.width > 0:
+		return int64(c.Type.width) * int64(c.Rows)
+	}
+	for _, length := range c.Lengths {
+		n += int64(length)
+	}
+	return n
+}
+
+func (c *Column) nulls() (n uint64) {
+	if c.Type.kind == typeNull {
+		return uint64(c.Rows)
+	}
 	for _, null := range c.Null {
 		if null {
 			n++
@@ -135,26 +228,17 @@ func padded(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
 func pad(b []byte) []byte { return append(b, make([]byte, padded(int64(len(b)))-int64(len(b)))...) }
 
-// buffers returns the lengths of the buffers of column i in order. The buffers of a list's elements
-// follow the list's own buffers.
-func (w *Writer) buffers(i int) []int64 {
-	c, t := w.columns[i], w.fields[i].Type
-	all := []int64{c.bitmap()}
-	if t.width == 0 {
-		all = append(all, t.offsets(len(c.Lengths)))
+// buffers returns the lengths of the buffers of column i in order.
+func (w *Writer) buffers(i int) (all []int64) {
+	c := w.all[i]
+	if c.Type.kind != typeNull {
+		all = append(all, c.bitmap())
 	}
-	if t.element != nil {
-		all = append(all, 0) // elements are never null
+	if c.Type.offsets() {
+		all = append(all, c.offsets())
 	}
-	return append(all, w.bytes[i])
-}
-
-// body returns the total length of all columns.
-func (w *Writer) body() (n int64) {
-	for i := range w.columns {
-		for _, b := range w.buffers(i) {
-			n += padded(b)
-		}
+	if c.Type.values() {
+		all = append(all, w.bytes[i])
 	}
-	return n
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -66,7 +67,7 @@ type table struct {
 	fields  []ours.Field
 	want    []arrow.DataType
 	values  [][][]byte // nil: none
-	columns []ours.Column
+	columns []*ours.Column
 }
 
 // draw draws a table with any columns.
@@ -97,7 +98,7 @@ func draw(t *rapid.T) *table {
 
 // column draws the values of a column.
 func (w *table) column(t *rapid.T, f ours.Field) {
-	c := ours.Column{Lengths: make([]uint32, w.rows)}
+	lengths, null := make([]uint32, w.rows), []bool(nil)
 	var values [][]byte
 	for row := range w.rows {
 		n := f.Type.Width()
@@ -107,36 +108,42 @@ func (w *table) column(t *rapid.T, f ours.Field) {
 		v := rapid.SliceOfN(rapid.ByteRange('0', '9'), n, n).Draw(t, "value")
 		if f.Nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
 			v = nil
-			if c.Null == nil {
-				c.Null = make([]bool, w.rows)
+			if null == nil {
+				null = make([]bool, w.rows)
 			}
-			c.Null[row] = true
+			null[row] = true
 		}
-		values, c.Lengths[row] = append(values, v), uint32(len(v))
+		values, lengths[row] = append(values, v), uint32(len(v))
+	}
+	c := ours.NewColumn(f)
+	if err := c.SetLengths(lengths, null); err != nil {
+		t.Fatal(err)
 	}
 	w.values, w.columns = append(w.values, values), append(w.columns, c)
 }
 
 // stream writes the table like a gateway does.
 func (w *table) stream(t *rapid.T) []byte {
-	s, err := ours.NewWriter(w.rows, w.fields, w.columns)
+	s, err := ours.NewWriter(w.rows, w.columns)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := bytes.Clone(s.Head())
 	around := len(b)
-	for i, f := range w.fields {
+	for i, c := range s.Columns() {
 		b = append(b, s.Before(i)...)
 		around += len(s.Before(i)) + len(s.After(i))
-		for _, v := range w.values[i] {
+		n := slices.IndexFunc(w.columns, func(of *ours.Column) bool { return of.Holder() == c })
+		for row := 0; n >= 0 && row < w.rows; row++ {
+			v := w.values[n][row]
 			if v == nil {
-				v = make([]byte, f.Type.Width())
+				v = make([]byte, w.fields[n].Type.Width())
 			}
 			b = append(b, v...)
 		}
 		b = append(b, s.After(i)...)
 	}
-	if most := ours.Most(w.fields, w.rows); int64(around+len(ours.End())) > most {
+	if most := ours.Most(w.columns, w.rows); int64(around+len(ours.End())) > most {
 		t.Errorf("got %d bytes around the values, want at most %d", around, most)
 	}
 	return append(b, ours.End()...)
@@ -245,12 +252,12 @@ func TestExtensionTypes(t *testing.T) {
 	if !ok {
 		t.Fatal("got no type of an array")
 	}
-	w, err := ours.NewWriter(0, []ours.Field{{Name: "a", Type: truth}, {Name: "b", Type: array}}, []ours.Column{{}, {}})
+	w, err := ours.NewWriter(0, []*ours.Column{ours.NewColumn(ours.Field{Name: "a", Type: truth}), ours.NewColumn(ours.Field{Name: "b", Type: array})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stream := bytes.Clone(w.Head())
-	for i := range 2 {
+	for i := range w.Columns() {
 		stream = append(append(stream, w.Before(i)...), w.After(i)...)
 	}
 	r, err := ipc.NewReader(bytes.NewReader(append(stream, ours.End()...)), ipc.WithAllocator(memory.NewGoAllocator()))
@@ -293,25 +300,24 @@ func TestTypesThatHaveNoColumn(t *testing.T) {
 }
 
 func TestColumnOfTwoGibibytesIsRefused(t *testing.T) {
-	bin := []ours.Field{{Name: "jpg", Type: ours.Bytes()}}
-	column := ours.Column{Lengths: []uint32{1 << 30, 1 << 30}}
-	if _, err := ours.NewWriter(2, bin, []ours.Column{column}); err == nil {
+	column := &ours.Column{Field: ours.Field{Name: "jpg", Type: ours.Bytes()}, Lengths: []uint32{1 << 30, 1 << 30}, Rows: 2}
+	if _, err := ours.NewWriter(2, []*ours.Column{column}); err == nil {
 		t.Error("got no error, want that the column is too long")
 	}
 	column.Lengths[1]--
-	if _, err := ours.NewWriter(2, bin, []ours.Column{column}); err != nil {
+	if _, err := ours.NewWriter(2, []*ours.Column{column}); err != nil {
 		t.Errorf("got %v for one byte less, want no error", err)
 	}
 }
 
-// TestValueOfAnotherLengthIsRefused: NewWriter refuses a length that does not fit the type, because
+// TestValueOfAnotherLengthIsRefused: a column refuses a length that does not fit the type, because
 // an index may contain one.
 func TestValueOfAnotherLengthIsRefused(t *testing.T) {
 	for words, lengths := range map[string][2]uint32{"int64": {8, 7}, "list<int32>": {8, 6}, "fixed_size_binary[3]": {3, 4}} {
 		kind, _ := ours.ParseType(words)
 		for i, length := range lengths {
-			column := ours.Column{Lengths: []uint32{lengths[0], length, 0}, Null: []bool{false, false, true}}
-			if _, err := ours.NewWriter(3, []ours.Field{{Name: "x", Type: kind}}, []ours.Column{column}); errors.Is(err, ours.ErrUnfit) != (i == 1) {
+			column := ours.NewColumn(ours.Field{Name: "x", Type: kind})
+			if err := column.SetLengths([]uint32{lengths[0], length, 0}, []bool{false, false, true}); errors.Is(err, ours.ErrUnfit) != (i == 1) {
 				t.Errorf("%s of %d bytes: got %v", words, length, err)
 			}
 		}

@@ -10,17 +10,22 @@ import (
 
 // Constants of types in Schema.fbs.
 const (
+	typeNull            = 1
 	typeInt             = 2
 	typeFloat           = 3
 	typeBinary          = 4
 	typeUTF8            = 5
+	typeBool            = 6
 	typeDecimal         = 7
 	typeDate            = 8
 	typeTime            = 9
 	typeTimestamp       = 10
+	typeInterval        = 11
 	typeList            = 12
+	typeStruct          = 13
 	typeFixedSizeBinary = 15
 	typeFixedSizeList   = 16
+	typeMap             = 17
 	typeDuration        = 18
 )
 
@@ -29,8 +34,8 @@ type Type struct {
 	kind      uint64
 	params    []value // entries of the type's table
 	zone      string  // time zone of a timestamp, an entry after params
-	width     int     // bytes per value; 0: variable length
-	element   *Type   // element type of a list
+	width     int     // bytes per value; 0: variable length, or no bytes of its own
+	element   *Type   // element type of a list without nulls
 	extension Pair    // name and parameters of an extension type; empty name: not an extension type
 }
 
@@ -42,6 +47,9 @@ func Bytes() Type { return Type{kind: typeBinary} }
 
 // Text is the type of UTF-8 strings.
 func Text() Type { return Type{kind: typeUTF8} }
+
+// Bool is the type of booleans, which have one bit each.
+func Bool() Type { return Type{kind: typeBool} }
 
 // ParseType parses a type in the notation of docs/api.md. ok is false if the stored bytes do not
 // form a column of this type.
@@ -79,7 +87,7 @@ func simple(words string) (Type, bool) {
 		return Text(), true
 	case "binary":
 		return Bytes(), true
-	case "bool": // one byte per value, as stored; Arrow's own bool has one bit
+	case "bool": // one byte per value, as in an array; Bool has one bit
 		t := number(8, 1)
 		t.extension = Pair{"arrow.bool8", ""}
 		return t, true
@@ -108,6 +116,9 @@ func bracketed(name, inner string) (Type, bool) {
 	if name == "fixed_size_binary" {
 		n, err := strconv.ParseUint(inner, 10, 31)
 		return Type{kind: typeFixedSizeBinary, params: []value{{4, n}}, width: int(n)}, err == nil && n > 0
+	}
+	if unit, ok := map[string]uint64{"year_month": 0, "day_time": 1, "month_day_nano": 2}[inner]; ok && name == "interval" {
+		return Type{kind: typeInterval, params: []value{{2, unit}}, width: 4 << unit}, true
 	}
 	word, zone, zoned := strings.Cut(inner, ", tz=")
 	unit, ok := map[string]uint64{"s": 0, "ms": 1, "us": 2, "ns": 3}[word]
@@ -172,21 +183,16 @@ func (t Type) Extension(name string) Type {
 // Width returns the bytes per value, or 0 for variable length.
 func (t Type) Width() int { return t.width }
 
-// Fits reports whether a value of the type can have the given length.
-func (t Type) Fits(length uint32) bool {
-	switch {
-	case t.width > 0:
-		return int64(length) == int64(t.width)
-	case t.kind == typeList:
-		return int64(length)%int64(t.element.width) == 0
-	}
-	return true
+// offsets reports whether values have offsets.
+func (t Type) offsets() bool {
+	return t.kind == typeBinary || t.kind == typeUTF8 || t.kind == typeList || t.kind == typeMap
 }
 
-// offsets returns the size of the offsets for a number of rows.
-func (t Type) offsets(rows int) int64 {
-	if t.width > 0 {
-		return 0
+// values reports whether a column has a buffer with its values, which are not in its children.
+func (t Type) values() bool {
+	switch t.kind {
+	case typeNull, typeStruct, typeList, typeMap, typeFixedSizeList:
+		return false
 	}
-	return 4 * int64(rows+1)
+	return true
 }
