@@ -70,8 +70,8 @@ func TestRowsOfArrowFilesComeBack(t *testing.T) {
 		if got := all.Schema().Field(4); !got.Equal(schema.Field(3)) {
 			t.Errorf("got captions as %v, want %v", got, schema.Field(3))
 		}
-		if b, err := all.Column(4).MarshalJSON(); err != nil || !strings.HasPrefix(string(b), fmt.Sprintf(`[["%d"],`, all.Column(1).(*array.Int64).Value(0))) {
-			t.Errorf("captions: got %s, %v", b, err)
+		if got, want := fmt.Sprint(all.Column(4).(*array.List).ListValues()), fmt.Sprintf("%q", strings.Fields(strings.Trim(fmt.Sprint(all.Column(1)), "[]"))); got != want {
+			t.Errorf("captions: got %s, want %s", got, want)
 		}
 	}
 	if len(seen) != rows {
@@ -89,7 +89,7 @@ func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
 	if got, want := a.Header.Get("Millrace-Crc32c"), fmt.Sprintf("%08x", crcOf(a.body)); got != want {
 		t.Errorf("got checksum %s, want %s", got, want)
 	}
-	if some := r.do("GET", "/epoch/0/batch/0?"+query, "Range", "bytes=100-4000"); some.StatusCode != 206 || !bytes.Equal(some.body, a.body[100:4001]) {
+	if some := r.do("GET", "/epoch/0/batch/0?"+query, "Range: bytes=100-4000"); some.StatusCode != 206 || !bytes.Equal(some.body, a.body[100:4001]) {
 		t.Errorf("got %d and other bytes for a part", some.StatusCode)
 	}
 	if head := r.do("HEAD", "/epoch/0/batch/0?"+query); head.Header.Get("Content-Length") != fmt.Sprint(len(a.body)) {
@@ -98,17 +98,17 @@ func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
 	if both := r.do("GET", "/epoch/0/batches?"+query); !bytes.Equal(both.body[72:][:len(a.body)], a.body) {
 		t.Error("the first of several batches differs from the batch")
 	}
-	if used := r.cfg.Budget.InUse(); used != r.idle {
-		t.Errorf("got %d bytes in use after all answers, want %d", used, r.idle)
-	}
 	all := readColumns(t, a)
 	got := map[string]string{}
 	for i, f := range all.Schema().Fields() {
-		if b, err := all.Column(i).MarshalJSON(); strings.Contains(" bool int8 decimal128 decimal256 nothing ", " "+f.Name+" ") {
-			got[f.Name] = fmt.Sprint(f.Type, " ", string(b), err, f.Metadata.Len())
+		if b, err := all.Column(i).MarshalJSON(); err == nil && strings.Contains(" bool int8 decimal128 decimal256 nothing ", " "+f.Name+" ") {
+			got[f.Name] = fmt.Sprint(f.Type, " ", string(b), " ", f.Metadata.Len())
 		}
 	}
-	want := map[string]string{}
+	want := map[string]string{
+		"bool": "bool [true,null] 0", "int8": "int8 [-128,null] 0", "nothing": "null [null,null] 0",
+		"decimal128": `decimal(30, 2) ["-12.34",null] 0`, "decimal256": `decimal256(60, 2) ["-12.34",null] 0`,
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

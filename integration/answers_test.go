@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/integration/harness"
@@ -29,33 +30,41 @@ func TestTypesOfAnswersArePyarrows(t *testing.T) {
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)
 	for some := range slices.Chunk(names, 50) {
-		var more, files []string
+		var more []string
 		for _, name := range some {
 			upload(t, objects, filepath.Join(dir, name), name)
 			harness.MustRun(t, store, "index", store.Dataset(name), "--chunk-size", "16KiB")
 			more = append(more, "--dataset", name+"="+store.Dataset(name))
 		}
 		g := harness.Serve(t, store, some[0], more[2:]...)
-		for _, name := range some {
-			files = append(files, answersOf(t, g, name)...)
-		}
-		for name, wrong := range library(t, "answers.py", append([]string{"check", dir}, files...)...) {
-			for what, how := range wrong {
-				t.Errorf("%s, %s: %s", name, what, how)
-			}
-		}
-		for _, name := range []string{"parquet-duckdb", "arrow-nested"} {
-			if i := slices.Index(some, name); i >= 0 {
-				one := answersOf(t, g, name)[0]
-				for library, wrong := range library(t, "answers.py", "others", dir, one)[name] {
-					t.Errorf("%s, %s: got %s", name, library, wrong)
+		checkAnswers(t, g, dir, some...)
+		for name, reader := range map[string]string{"parquet-polars": "polars", "parquet-duckdb": "duckdb", "arrow-datasets": "datasets"} {
+			if slices.Contains(some, name) {
+				_, file, _ := strings.Cut(answersOf(t, g, name)[0], "=")
+				for row, wrong := range library(t, "answers.py", "others", reader, file)[reader] {
+					t.Errorf("%s, row %s: %s", reader, row, wrong)
 				}
 			}
 		}
 	}
 }
 
-// answersOf saves the batches of an epoch as Arrow, and returns them as arguments of answers.py.
+// checkAnswers compares epochs as Arrow with the files in dir, a directory for each data set.
+func checkAnswers(t *testing.T, g *harness.Gateway, dir string, names ...string) {
+	t.Helper()
+	var files []string
+	for _, name := range names {
+		files = append(files, answersOf(t, g, name)...)
+	}
+	for name, wrong := range library(t, "answers.py", append([]string{"check", dir}, files...)...) {
+		for what, how := range wrong {
+			t.Errorf("%s, %s: %s", name, what, how)
+		}
+	}
+}
+
+// answersOf saves the batches of an epoch as Arrow, and returns them as arguments of answers.py
+// and typed.py.
 func answersOf(t *testing.T, g *harness.Gateway, name string) (files []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,10 +1,10 @@
 """Compares batches in the form arrow with what pyarrow reads from the files.
 
-answers.py write DIR COUNT            writes data sets in DIR: those of columnar_writers.py, COUNT with random schemas, and committed files
+answers.py write DIR COUNT            writes data sets in DIR: those of columnar_writers.py and schemas.py, committed ones, COUNT with random schemas
 answers.py check DIR NAME=ANSWER...   compares the answers of each data set, in any order, with the files in DIR/NAME
-answers.py others DIR NAME=ANSWER     reads one answer with Polars, DuckDB and datasets, and compares the rows with pyarrow's
+answers.py others LIBRARY ANSWER      reads one answer with polars, duckdb or datasets, and compares the rows with pyarrow's
 
-All print a JSON object by the name of the data set. That of check has the differences: docs/spec/rows.md lists the permitted ones, which
+All print a JSON object by the name of the data set or library. That of check and others has the differences: docs/spec/rows.md lists the permitted ones, which
 `expected` applies to the file.
 """
 
@@ -22,6 +22,7 @@ os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import schemas
 from columnar import COMMITTED, FILES, canonical
 from columnar_writers import WRITERS, listed, stream
 
@@ -90,12 +91,13 @@ def write_random(path: pathlib.Path, seed: int) -> None:
 
 
 def write(directory: str, count: str) -> dict[str, Any]:
-    root, names = pathlib.Path(directory), {}
+    root = pathlib.Path(directory)
+    names = {name: {} for name in schemas.write(root)}
     for name, (writer, _) in WRITERS.items():
         (root / name).mkdir()
         writer(root / name)
         names[name] = {}
-    for name, files in (COMMITTED | {"parquet-int96": ["types-int96"]}).items():
+    for name, files in COMMITTED.items():
         (root / name).mkdir()
         for file in files:
             shutil.copy(FILES / f"{file}.parquet", root / name / f"{file}.parquet")
@@ -155,7 +157,10 @@ def source(directory: pathlib.Path) -> pa.Table:
 def plain(column: pa.ChunkedArray, t: pa.DataType) -> pa.ChunkedArray:
     if isinstance(column.type, pa.ExtensionType) and not isinstance(t, pa.ExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-    return column if column.type == t else column.cast(t)
+    try:
+        return column if column.type == t else column.cast(t)
+    except pa.ArrowNotImplementedError:  # a dictionary of views or half floats
+        return pa.chunked_array([pa.array(column.to_pylist(), t)])
 
 
 def answers(files: list[str]) -> pa.Table:
@@ -191,20 +196,18 @@ def check(directory: str, *named: str) -> dict[str, Any]:
     return {name: differences(answers(paths), source(pathlib.Path(directory) / name).sort_by("__key__")) for name, paths in files.items()}
 
 
-def others(directory: str, named: str) -> dict[str, Any]:
+def others(library: str, path: str) -> dict[str, Any]:
     import datasets
     import duckdb
     import polars
 
-    name, _, path = named.partition("=")
-    want = texts(answers([path]))
     read = {
-        "polars": polars.read_ipc_stream(path).to_arrow(),
-        "duckdb": duckdb.from_arrow(pa.ipc.open_stream(path)).to_arrow_table(),
-        "datasets": datasets.Dataset.from_file(path).data.table,
+        "polars": lambda: polars.read_ipc_stream(path).to_arrow(),
+        "duckdb": lambda: duckdb.from_arrow(pa.ipc.open_stream(path)).to_arrow_table(),
+        "datasets": lambda: datasets.Dataset.from_file(path).data.table,
     }
-    found = {library: texts(table.sort_by("__key__")) for library, table in read.items()}
-    return {name: {library: f"{rows[0]}, want {want[0]}" for library, rows in found.items() if rows != want}}
+    got, want = texts(read[library]().sort_by("__key__")), texts(answers([path]))
+    return {library: {str(i): f"got {a}, want {b}" for i, (a, b) in enumerate(zip(got, want, strict=True)) if a != b}}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 columnar.py write DIR           writes data sets with several writers, each into a separate directory in DIR
 columnar.py judge DIR NAME...   reads those directories in DIR with pyarrow
-columnar.py read FILE           parses batches only by docs/spec/rows.md: Arrow streams, tars, or an epoch as a directory of MDS. FILE is a JSON
+columnar.py read FILE           parses batches only by docs/spec/rows.md: tars, or an epoch as a directory of MDS. FILE is a JSON
                                 object with the description and the files of the batches of each data set, by name
 
 All print a JSON object with the values of each row, by data set, by key of the row and by path. A value is hexadecimal, or JSON for a list.
@@ -27,9 +27,6 @@ import physical
 import pyarrow as pa
 
 FILES = pathlib.Path(__file__).resolve().parents[2] / "chunkindex" / "codec" / "rowgroup" / "testdata"
-
-# Narrow integer types, which Parquet stores as wider ones and an Arrow stream as they are.
-NARROW = ("int8", "int16", "uint8", "uint16")
 
 # Committed files, by releases of their writers that are not in the tests' environment.
 COMMITTED = {
@@ -140,45 +137,6 @@ def value(field: dict, data: bytes):
     return values
 
 
-def raw(array: pa.Array, field: dict, i: int) -> bytes:
-    """The bytes of a value of an Arrow column, as in its buffers."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if str(array.type) in NARROW:
-        return array[i].as_py().to_bytes(field["size"], "little", signed=array[i].as_py() < 0)
-    buffers = array.buffers()
-    if (size := field.get("size")) and not pa.types.is_binary(array.type):
-        return buffers[1][i * size : (i + 1) * size].to_pybytes()
-    begin, end = struct.unpack_from("<ii", buffers[1], 4 * i)
-    if field["type"] in ("list", "map") and pa.types.is_list(array.type):
-        size = field["children"][0]["size"]
-        return array.values.buffers()[1][begin * size : end * size].to_pybytes() if end > begin else b""
-    return buffers[2][begin:end].to_pybytes() if end > begin else b""
-
-
-def of_arrow(path: str, description: dict, columns: dict) -> Iterator[tuple[str, dict]]:
-    told = {field["name"]: field for field in description["fields"]}
-    for batch in pa.ipc.open_stream(path):
-        assert set(batch.schema.names) == {"__key__", *columns}, batch.schema.names
-        for field in batch.schema:
-            about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
-            if field.name == "__key__":
-                continue
-            of = told[field.name]
-            kind = of["logical"] if of.get("logical") in NARROW and "millrace:type" not in about else of["type"]
-            if about.get("millrace:type", physical.type_of(field.type, [None])) != kind:
-                raise SystemExit(f"column {field.name} is {field.type} with {about}, and is told as {of}")
-        for i, key in enumerate(batch.column("__key__").to_pylist()):
-            yield (
-                key,
-                {
-                    name: json.dumps(value(field, raw(batch.column(name), field, i)), sort_keys=True)
-                    for name, field in columns.items()
-                    if batch.column(name)[i].is_valid
-                },
-            )
-
-
 def of_tar(path: str, columns: dict) -> Iterator[tuple[str, dict]]:
     rows: dict[str, dict] = {}
     with tarfile.open(path) as tar:
@@ -277,19 +235,15 @@ def read(file: str) -> dict:
         columns, _ = leaves(about["constants"]["fields"])
         rows = told[name] = {"types": {f["name"]: f["type"] + ("" if f.get("nullable") else " not null") for f in about["fields"]}}
         for path in one["batches"]:
-            for key, row in rows_in(path, about, columns):
+            for key, row in rows_in(path, columns):
                 if key in rows:
                     raise SystemExit(f"{name}: row {key} comes twice")
                 rows[key] = row
     return told
 
 
-def rows_in(path: str, about: dict, columns: dict) -> Iterator[tuple[str, dict]]:
-    if os.path.isdir(path):
-        return of_mds(path, columns)
-    with open(path, "rb") as file:
-        arrow = file.read(4) == b"\xff\xff\xff\xff"
-    return of_arrow(path, about, columns) if arrow else of_tar(path, columns)
+def rows_in(path: str, columns: dict) -> Iterator[tuple[str, dict]]:
+    return of_mds(path, columns) if os.path.isdir(path) else of_tar(path, columns)
 
 
 def main(command: str, *args: str) -> None:

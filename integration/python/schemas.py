@@ -1,17 +1,10 @@
-"""Checks the types of columns: schemas.py write DIR | schemas.py read DATASET=BATCH...
-
-write creates data sets in DIR: Parquet files with every logical type, and Arrow files and streams with dictionaries. read parses batches in
-the form arrow. Both print a JSON object with the rows of every data set by their keys, and its columns as "schema", as pyarrow reads them.
-Some types differ in a batch, as docs/spec/rows.md describes: read converts the values back, and write converts the schema.
-"""
+"""Writes data sets for answers.py: Parquet files with every logical type, and Arrow files and streams with dictionaries."""
 
 import decimal
 import json
 import pathlib
 import shutil
-import sys
 import uuid
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,90 +12,15 @@ import pyarrow.parquet as pq
 FILES = pathlib.Path(__file__).resolve().parents[2] / "chunkindex" / "codec" / "rowgroup" / "testdata"
 
 
-def flattened(table: pa.Table) -> pa.Table:
-    """A table in which columns replace structs."""
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    return table
-
-
-def logical(kind: pa.DataType) -> str:
-    """A type without its Arrow layout, which no batch preserves."""
-    if pa.types.is_dictionary(kind):
-        return logical(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return f"list<{logical(kind.value_type)}>"
-    return str(kind).removeprefix("large_").removesuffix("_view")
-
-
-def declared(kind: pa.DataType, column: Any) -> str:
-    """The type in a batch for a Parquet column. docs/spec/rows.md lists where it differs from pyarrow's."""
-    if column is not None and pa.types.is_decimal(kind):
-        if column.physical_type in ("INT32", "INT64"):
-            return f"decimal{column.physical_type[3:]}({kind.precision}, {kind.scale})"
-        return f"fixed_size_binary[{column.length}]" if column.length else "binary"
-    if column is not None and column.physical_type == "INT96":
-        return "fixed_size_binary[12]"
-    if column is not None and pa.types.is_null(kind):
-        return "int32"
-    return {"bool": "extension<arrow.bool8>"}.get(logical(kind), logical(kind))
-
-
-def plain(value: Any) -> str:
-    return repr(bytes(value) if isinstance(value, (bytearray, memoryview)) else value)
-
-
-def decoded(field: pa.Field, scalar: pa.Scalar) -> Any:
-    """A value, converted to the logical type in its metadata."""
-    value, name = scalar.as_py(), (field.metadata or {}).get(b"millrace:logical", b"").decode()
-    if name.startswith("decimal") and value is not None:
-        scale = int(name[name.index(",") + 1 : -1])
-        return decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)
-    if name == "timestamp[ns]" and value is not None:
-        days = int.from_bytes(value[8:], "little") - 2_440_588
-        return pa.scalar(days * 86_400_000_000_000 + int.from_bytes(value[:8], "little"), pa.timestamp("ns")).as_py()
-    return value
-
-
-def told(table: pa.Table, columns: dict[str, Any], stem: str) -> dict[str, str]:
-    """The rows of a file and its schema. columns are the Parquet columns."""
-    table = flattened(table)
-    kinds = [declared(field.type, columns.get(field.name)) for field in table.schema]
-    rows = {"schema": repr(list(zip(table.column_names, kinds)))}
-    for i in range(table.num_rows):
-        rows[f"{stem}/{i:09d}"] = repr([plain(column[i].as_py()) for column in table.columns])
-    return rows
-
-
-def write(directory: str) -> dict[str, dict[str, str]]:
-    all_told = {}
-    base = pathlib.Path(directory)
-    for name, make in (("types", parquet_types), ("int96", parquet_int96), ("duckdb", parquet_duckdb), ("extensions", parquet_extensions)):
-        path = base / name / "rows.parquet"
-        path.parent.mkdir()
-        make(path)
-        file = pq.ParquetFile(path)
-        table = file.read()
-        table = table.select([f.name for f in table.schema if not pa.types.is_nested(f.type)])
-        columns = {file.schema.column(i).path: file.schema.column(i) for i in range(len(file.schema))}
-        all_told[name] = told(table, columns, "rows")
-    for name, make in (
-        ("feather", feather),
-        ("replaced", replaced),
-        ("continued", continued),
-        ("polars", polars_file),
-        ("enums", polars_stream),
-        ("moods", duckdb_stream),
-        ("kinds", kinds),
-    ):
-        path = base / name / "rows.arrow"
-        path.parent.mkdir()
-        make(path)
-        with open(path, "rb") as file:
-            reader = pa.ipc.open_file(file) if file.read(6) == b"ARROW1" else pa.ipc.open_stream(path)
-            table = reader.read_all()
-        all_told[name] = told(table, {}, "rows")
-    return all_told
+def write(directory: pathlib.Path) -> list[str]:
+    """Writes the data sets, each in a separate directory, and returns their names."""
+    made = {"types": parquet_types, "int96": parquet_int96, "ducks": parquet_duckdb, "extensions": parquet_extensions}
+    files = {"feather": feather, "replaced": replaced, "continued": continued, "polars": polars_file}
+    files |= {"enums": polars_stream, "moods": duckdb_stream, "kinds": kinds}
+    for name, make in (made | files).items():
+        (directory / name).mkdir()
+        make(directory / name / ("rows.parquet" if name in made else "rows.arrow"))
+    return [*made, *files]
 
 
 def parquet_types(path: pathlib.Path) -> None:
@@ -234,22 +152,3 @@ def kinds(path: pathlib.Path) -> None:
         table[str(kind)] = pa.array([None if n is None else n * one for n in numbers], kind)
     with pa.ipc.new_stream(path, pa.table(table).schema) as writer:
         writer.write_table(pa.table(table), max_chunksize=15)
-
-
-def read(*named: str) -> dict[str, dict[str, str]]:
-    all_told: dict[str, dict[str, str]] = {}
-    for arg in named:
-        name, _, path = arg.partition("=")
-        rows = all_told.setdefault(name, {})
-        table = pa.ipc.open_stream(path).read_all()
-        table.validate(full=True)
-        fields = [(n, f) for n, f in enumerate(table.schema) if f.name != "__key__"]
-        schema = repr([(f.name, str(f.type)) for _, f in fields])
-        assert rows.setdefault("schema", schema) == schema, "two schemas"
-        for i, key in enumerate(table.column("__key__").to_pylist()):
-            rows[key] = repr([plain(decoded(f, table.column(n)[i])) for n, f in fields])
-    return all_told
-
-
-if __name__ == "__main__":
-    json.dump(write(*sys.argv[2:]) if sys.argv[1] == "write" else read(*sys.argv[2:]), sys.stdout)

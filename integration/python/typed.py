@@ -32,7 +32,7 @@ def value(field: pa.Field, scalar: pa.Scalar, other: Callable[[str, bytes], Any]
     t = field.type
     if isinstance(t, pa.FixedShapeTensorType):
         return scalar.to_numpy()
-    if isinstance(t, pa.Bool8Type) or pa.types.is_string(t) or pa.types.is_binary(t):
+    if pa.types.is_boolean(t) or pa.types.is_string(t) or pa.types.is_binary(t):
         return scalar.as_py()
     if pa.types.is_list(t):
         return np.array(scalar.as_py(), number(t.value_type))

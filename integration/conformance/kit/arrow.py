@@ -5,12 +5,15 @@ https://arrow.apache.org/docs/format/Columnar.html and the schemas of its flatbu
 
 import itertools
 import struct
-from typing import NamedTuple, Optional
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
+
+from .rows import bitmap
 
 Cells = list[Optional[bytes]]  # the bytes of each value; None for a null
 
 SCHEMA, RECORD_BATCH = 1, 3  # message types
-INT, FLOAT, BINARY, UTF8, LIST, FIXED_SIZE_BINARY, FIXED_SIZE_LIST = 2, 3, 4, 5, 12, 15, 16  # data types
+INT, FLOAT, BINARY, UTF8, BOOL, LIST, STRUCT, FIXED_SIZE_BINARY, FIXED_SIZE_LIST, MAP = 2, 3, 4, 5, 6, 12, 13, 15, 16, 17  # data types
 
 
 class Table:
@@ -67,10 +70,45 @@ def columns(body: bytes) -> dict[str, Column]:
     if body[at:] != struct.pack("<Ii", 0xFFFFFFFF, 0):
         raise ValueError("a stream without its end behind one record batch")
     reading = Batch(body[begin:at], batch)
-    found = {field.text(0): Column(name(field), reading.column(field)) for field in schema.tables(1)}
+    found: dict[str, Column] = {}
+    for field in schema.tables(1):
+        flatten(field, field.text(0), reading.values(field), found)
     if reading.nodes or reading.buffers:
         raise ValueError("a record batch with more than its columns")
     return found
+
+
+def flatten(field: Table, path: str, values: Sequence[Any], found: dict[str, Column]) -> None:
+    """Adds a column, or one per field of a struct, whose cells have the bytes of parts of docs/spec/rows.md."""
+    if field.number(2, "B") != STRUCT:
+        found[path] = Column(name(field), [part(field, value) for value in values])
+        return
+    for i, inner in enumerate(field.tables(5)):
+        flatten(inner, f"{path}.{inner.text(0)}", [value and value[i] for value in values], found)
+
+
+def part(field: Table, value: Any) -> Optional[bytes]:
+    kind = field.number(2, "B")
+    if value is None or kind not in (LIST, MAP, FIXED_SIZE_LIST):
+        return value  # type: ignore[no-any-return]
+    element = field.tables(5)[0]
+    if element.number(2, "B") not in (BINARY, UTF8, LIST, STRUCT, MAP):
+        return b"".join(value)
+    out = [struct.pack("<I", len(value)), bitmap([v is None for v in value])]
+    for v in value:
+        if v is not None:
+            data = row(element, v) if element.number(2, "B") == STRUCT else part(element, v) or b""
+            out += [data] if element.number(2, "B") == STRUCT else [struct.pack("<I", len(data)), data]
+    return b"".join(out)
+
+
+def row(field: Table, value: Sequence[Any]) -> bytes:
+    """An entry of a map, whose fields are no structs."""
+    fields = [(f, part(f, v)) for f, v in zip(field.tables(5), value)]
+    bits = [v is None for f, v in fields if f.number(1, "?")]
+    sized = (BINARY, UTF8, LIST, MAP)
+    lengths = [struct.pack("<I", len(v)) for f, v in fields if v is not None and f.number(2, "B") in sized]
+    return b"".join([bitmap(bits) or b"\0", *lengths, *(v for _, v in fields if v is not None)])
 
 
 def message(body: bytes, at: int, kind: int) -> tuple[Table, int, int]:
@@ -104,7 +142,9 @@ def bare(field: Table) -> str:
         return f"list<{bare(field.tables(5)[0])}>"
     if kind == FIXED_SIZE_LIST:
         return f"fixed_size_list<{bare(field.tables(5)[0])}>[{detail.number(0, 'i')}]"
-    return {BINARY: "binary", UTF8: "utf8"}[kind]
+    if kind == MAP:
+        return f"map<{', '.join(bare(f) for f in field.tables(5)[0].tables(5))}>"
+    return {BINARY: "binary", UTF8: "utf8", BOOL: "bool"}[kind]
 
 
 def width(field: Table) -> int:
@@ -127,31 +167,29 @@ class Batch:
             raise ValueError("a buffer that is not in its body, or not at a multiple of 8")
         self.buffers = [body[begin : begin + length] for begin, length in places]
 
-    def column(self, field: Table) -> Cells:
+    def values(self, field: Table) -> list[Any]:
+        """The values: bytes, a list of values, or a tuple of a struct's fields; None for a null."""
         kind = field.number(2, "B")
         rows, nulls = self.nodes.pop(0)
         valid = self.buffers.pop(0)
         present = [not valid or bool(valid[i >> 3] >> (i & 7) & 1) for i in range(rows)]
         if present.count(False) != nulls:
             raise ValueError(f"{present.count(False)} nulls in a column that promises {nulls}")
-        if kind in (BINARY, UTF8, LIST):
+        values: list[Any]
+        if kind in (BINARY, UTF8, LIST, MAP):
             offsets = struct.unpack_from(f"<{rows + 1}i", self.buffers.pop(0)) if rows else (0,)
-            if kind == LIST:
-                inner = self.column(field.tables(5)[0])
-                values = [joined(inner[a:b]) for a, b in itertools.pairwise(offsets)]
-            else:
-                data = self.buffers.pop(0)
-                values = [data[a:b] for a, b in itertools.pairwise(offsets)]
+            data: Any = self.values(field.tables(5)[0]) if kind in (LIST, MAP) else self.buffers.pop(0)
+            values = [data[a:b] for a, b in itertools.pairwise(offsets)]
+        elif kind == STRUCT:
+            values = list(zip(*[self.values(f) for f in field.tables(5)]))
         elif kind == FIXED_SIZE_LIST:
             size = field.table(3).number(0, "i")
-            inner = self.column(field.tables(5)[0])
-            values = [joined(inner[size * i : size * i + size]) for i in range(rows)]
+            inner = self.values(field.tables(5)[0])
+            values = [inner[size * i : size * i + size] for i in range(rows)]
+        elif kind == BOOL:
+            bits = self.buffers.pop(0)
+            values = [bytes([bits[i >> 3] >> (i & 7) & 1]) for i in range(rows)]
         else:
             data, size = self.buffers.pop(0), width(field)
             values = [data[size * i : size * i + size] for i in range(rows)]
         return [value if there else None for value, there in zip(values, present)]
-
-
-def joined(cells: Cells) -> bytes:
-    """The elements of a list, which has no nulls."""
-    return b"".join(cell for cell in cells if cell is not None)

@@ -38,12 +38,8 @@ FIELDS = (
     ("counts", "nested", "map<utf8, int32>", True),
 )
 
-# The columns of an Arrow stream: nested columns are bytes, and bool is a byte.
-ARROW = {
-    "__key__": "utf8",
-    **{name: kind if encoding == "raw" else "binary" for name, encoding, kind, _ in FIELDS},
-    "flag": "arrow.bool8 int8",
-}
+# The columns of an Arrow stream, with the fields of structs.
+ARROW = {"__key__": "utf8", **{name: kind for name, _, kind, _ in FIELDS}}
 
 CHOSEN = ("id", "image.path", "tags")  # columns of the index with only some columns
 
