@@ -11,6 +11,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-data/millrace/gateway"
+	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // TestRowsOfArrowFilesComeBack indexes a stream of small, compressed record batches, several of
@@ -83,12 +86,14 @@ func TestRowsOfArrowFilesComeBack(t *testing.T) {
 // even if the file has another one, with the correct checksum, in one batch, in several batches in
 // one answer, and in a part of an answer.
 func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
-	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", nil, "types.parquet")
+	var memory *budget.Budget
+	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", func(c *gateway.Config) { memory = c.Budget }, "types.parquet")
 	const query = "batch_size=2&shuffle=none&format=arrow"
 	a := r.do("GET", "/epoch/0/batch/0?"+query)
 	if got, want := a.Header.Get("Millrace-Crc32c"), fmt.Sprintf("%08x", crcOf(a.body)); got != want {
 		t.Errorf("got checksum %s, want %s", got, want)
 	}
+	used := memory.InUse()
 	if some := r.do("GET", "/epoch/0/batch/0?"+query, "Range: bytes=100-4000"); some.StatusCode != 206 || !bytes.Equal(some.body, a.body[100:4001]) {
 		t.Errorf("got %d and other bytes for a part", some.StatusCode)
 	}
@@ -97,6 +102,9 @@ func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
 	}
 	if both := r.do("GET", "/epoch/0/batches?"+query); !bytes.Equal(both.body[72:][:len(a.body)], a.body) {
 		t.Error("the first of several batches differs from the batch")
+	}
+	if got := memory.InUse(); got != used {
+		t.Errorf("got %d bytes in use after the last response, want %d as before", got, used)
 	}
 	all := readColumns(t, a)
 	got := map[string]string{}

@@ -50,7 +50,7 @@ func readColumns(ctx context.Context, b *Body, a Answer) (c *columns, err error)
 	return c, err
 }
 
-// describeColumns returns what the index says about the columns of an answer.
+// describeColumns returns the columns of an answer that the index describes, without samples.
 func describeColumns(a Answer) *columns {
 	x := a.Dataset.Index
 	c := &columns{names: a.View.Fields, types: map[string]format.Field{}, classes: x.InClassFolders(), parquet: x.Native() == framing.Parquet}
