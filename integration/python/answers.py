@@ -4,8 +4,8 @@ answers.py write DIR COUNT            writes data sets in DIR: those of columnar
 answers.py check DIR NAME=ANSWER...   compares the answers of each data set, in any order, with the files in DIR/NAME
 answers.py others LIBRARY ANSWER      reads one answer with polars, duckdb or datasets, and compares the rows with pyarrow's
 
-All print a JSON object by the name of the data set or library. That of check and others has the differences: docs/spec/rows.md lists the permitted ones, which
-`expected` applies to the file.
+All print a JSON object by the name of the data set or library; check and others print the differences. `expected` applies those that
+docs/spec/rows.md permits to the file.
 """
 
 import datetime
