@@ -142,10 +142,12 @@ def source(directory: pathlib.Path) -> pa.Table:
             continue
         parquet = path.suffix == ".parquet"
         if parquet:
-            table = pq.ParquetFile(path).read()
+            file = pq.ParquetFile(path)
+            groups = [file.read_row_group(i) for i in range(file.num_row_groups)]  # pyarrow cannot join nested dictionaries
+            table = pa.concat_tables(groups) if groups else file.read()
         else:
-            with open(path, "rb") as file:
-                opened = pa.ipc.open_file if file.read(6) == b"ARROW1" else pa.ipc.open_stream
+            with open(path, "rb") as head:
+                opened = pa.ipc.open_file if head.read(6) == b"ARROW1" else pa.ipc.open_stream
             table = opened(path).read_all()
         columns = [plain(column, expected(f.type, parquet)) for f, column in zip(table.schema, table.columns)]
         schema = pa.schema([f.with_type(expected(f.type, parquet)).remove_metadata() for f in table.schema])

@@ -45,7 +45,7 @@ func TestBuilder_SeparatesFields(t *testing.T) {
 	}
 }
 
-// TestBuilder_RefusesDamage: no bytes make the builder panic, and it measures what it stores.
+// TestBuilder_RefusesDamage: no bytes make the builder panic, and the sizes of both passes are equal.
 func TestBuilder_RefusesDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := slices.Concat([]byte{rapid.ByteRange(0, 9).Draw(t, "count"), 0, 0, 0}, rapid.SliceOfN(rapid.ByteRange(0, 5), 0, 60).Draw(t, "value"))
