@@ -9,6 +9,7 @@ import (
 
 // record assembles a row, or a struct inside a list, from its columns.
 type record struct {
+	layout  *rows.Layout
 	builder *rows.Builder
 	steps   []step
 }
@@ -53,7 +54,7 @@ func (p *planner) record(fields []*rows.Node, now levels) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &record{builder: rows.NewBuilder(l)}
+	r := &record{layout: l, builder: rows.NewBuilder(l)}
 	for _, n := range fields {
 		if err := p.add(r, n, now); err != nil {
 			return nil, err

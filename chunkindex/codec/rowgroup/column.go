@@ -28,6 +28,10 @@ type column struct {
 	src  source
 	now  levels // levels of the current entry
 	has  bool   // now is valid
+
+	// The entries that columnar decodes.
+	gaps  []gap    // the entries that are null
+	views [][]byte // values of variable size, and nil for each gap
 }
 
 // levels are the repetition and definition levels of an entry. The repetition level identifies the
@@ -46,13 +50,8 @@ func (c *column) peek() (now levels, ok bool, err error) {
 	if c.has {
 		return c.now, true, nil
 	}
-	for c.left == 0 {
-		if c.values == 0 {
-			return levels{}, false, nil
-		}
-		if err := c.page(); err != nil {
-			return levels{}, false, c.fail(err)
-		}
+	if ok, err := c.start(); err != nil || !ok {
+		return levels{}, false, err
 	}
 	c.left--
 	c.now, c.has = levels{0, c.most.def}, true
@@ -71,6 +70,19 @@ func (c *column) peek() (now levels, ok bool, err error) {
 		c.now.def = int(v)
 	}
 	return c.now, true, nil
+}
+
+// start makes the current page one with unread entries. It returns false after the last entry.
+func (c *column) start() (bool, error) {
+	for c.left == 0 {
+		if c.values == 0 {
+			return false, nil
+		}
+		if err := c.page(); err != nil {
+			return false, c.fail(err)
+		}
+	}
+	return true, nil
 }
 
 // value returns the value of the current entry and consumes the entry.

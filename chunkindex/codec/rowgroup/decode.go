@@ -20,7 +20,8 @@ type Decoder struct {
 	repeated []*column // columns inside lists
 	lists    []*list
 	row      *record
-	left     int64 // rows left
+	columnar *columnar // decodes the rows; nil: row does
+	left     int64     // rows left
 	unpack   unpacker
 	mem      memory
 	room     int64
@@ -46,7 +47,7 @@ func newDecoder(f *Frame, stored []byte, mem memory) (*Decoder, error) {
 			unpack: &d.unpack, mem: &d.mem,
 		})
 	}
-	if err := d.mem.take(columnMemory * int64(len(d.columns))); err != nil {
+	if err := d.mem.take(columnarMemory + columnMemory*int64(len(d.columns))); err != nil {
 		return nil, err
 	}
 	p := planner{columns: d.columns}
@@ -75,20 +76,15 @@ func (d *Decoder) Close() { d.unpack.close() }
 
 // Next appends the next row to dst, which must not exceed limit. It returns io.EOF after the last
 // row.
-func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
+func (d *Decoder) Next(dst []byte, limit int64) (_ []byte, err error) {
 	if d.err != nil {
 		return dst, d.err
 	}
-	dst, d.err = d.recovered(dst, limit)
-	return dst, d.err
-}
-
-// recovered returns an error instead of a panic, which a library may raise.
-func (d *Decoder) recovered(dst []byte, limit int64) (_ []byte, err error) {
 	defer func() {
-		if r := recover(); r != nil {
+		if r := recover(); r != nil { // a library may raise a panic
 			err = fmt.Errorf("decoder of row groups failed: %v", r)
 		}
+		d.err = err
 	}()
 	return d.next(dst, limit)
 }
@@ -96,6 +92,9 @@ func (d *Decoder) recovered(dst []byte, limit int64) (_ []byte, err error) {
 func (d *Decoder) next(dst []byte, limit int64) ([]byte, error) {
 	if d.left == 0 {
 		return dst, d.finish()
+	}
+	if d.columnar != nil {
+		return d.columnar.next(dst, limit)
 	}
 	d.left--
 	for _, l := range d.lists {
@@ -182,6 +181,9 @@ func decode(f *Frame, stored, dst []byte, at int, mem memory, m *rows.Mapping) (
 		return at, err
 	}
 	defer d.Close()
+	if m == nil {
+		d.columnar = newColumnar(d)
+	}
 	if err := d.Map(m); err != nil {
 		return at, err
 	}

@@ -60,7 +60,7 @@ func (d *deltas) next() (int64, error) {
 	d.inMini--
 	d.value += d.smallest
 	if d.width > 0 {
-		d.value += int64(unpack(d.bits, d.at, d.width))
+		d.value += int64(unpack(d.bits, d.at, d.width) & mask(d.width))
 		d.at += uint64(d.width)
 	}
 	return d.value, nil

@@ -169,10 +169,10 @@ func TestDecode_HostilePages(t *testing.T) {
 		"a bomb of zstd":       {handmade{1, []byte{int64Leaf}, zstdPack, 1, page(false, 8, 1, plain, bomb)}, "decompress"},
 		"pages without values": {handmade{1, []byte{int64Leaf}, 0, 1, bytes.Repeat(page(false, 0, 0, plain, nil), 1000)}, "page header"},
 		"rows without values":  {handmade{1 << 60, []byte{int64Leaf}, 0, 0, nil}, "numbers of rows"},
-		"rows of nulls":        {handmade{1 << 60, []byte{int64Leaf | nullable}, 0, 1 << 60, page(false, -1, many, plain, levelled(run(1<<40, 0)))}, "longer than allowed"},
+		"rows of nulls":        {handmade{1 << 60, []byte{int64Leaf | nullable}, 0, 1 << 60, page(false, -1, many, plain, levelled(run(1<<40, 0)))}, "longer than the limit"},
 		"more values":          {handmade{1, []byte{int64Leaf}, 0, 2, page(false, 16, 2, plain, make([]byte, 16))}, "numbers of rows"},
-		"a list without end":   {handmade{1, []byte{listNode, int64Leaf}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than allowed"},
-		"a list of nulls":      {handmade{1, []byte{listNode, bytesLeaf | nullable}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than allowed"},
+		"a list without end":   {handmade{1, []byte{listNode, int64Leaf}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than the limit"},
+		"a list of nulls":      {handmade{1, []byte{listNode, bytesLeaf | nullable}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than the limit"},
 		"a place outside":      {handmade{1, []byte{bytesLeaf}, 0, 1, append(page(true, 5, 1, plain, entry), page(false, 3, 1, dictionary, append([]byte{1}, run(1, 1)...))...)}, "value 1 of a dictionary of 1"},
 		"a wrong dictionary":   {handmade{1, []byte{bytesLeaf}, 0, 1, page(true, 5, many, plain, entry)}, "dictionary"},
 		"no dictionary":        {handmade{1, []byte{bytesLeaf}, 0, 1, page(false, 3, 1, dictionary, append([]byte{1}, run(1, 0)...))}, "requires a dictionary"},
@@ -304,6 +304,14 @@ func FuzzDecode(f *testing.F) {
 			again, err := rowgroup.ParseParams(frame.Params())
 			if err != nil || !bytes.Equal(again.Params(), frame.Params()) {
 				t.Fatalf("params %x are read, and written as %x", params, frame.Params())
+			}
+		}
+		if k, size := binary.Uvarint(params); size > 0 && k == uint64(len(params)-size) {
+			if frame, err = rowgroup.ParseParams(params[size:]); err == nil && frame.Length == int64(len(stored)) {
+				frame.Gap = 0
+				if err := compare(frame, stored[:len(stored):len(stored)], n); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	})

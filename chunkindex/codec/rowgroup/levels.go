@@ -3,6 +3,7 @@ package rowgroup
 import (
 	"encoding/binary"
 	"errors"
+	"math/bits"
 )
 
 // errPage is the error for a page whose bytes do not match its header.
@@ -40,30 +41,82 @@ func (h *hybrid) next() (uint32, error) {
 	return h.buf[h.at-1], nil
 }
 
-func (h *hybrid) fill() error {
+// gap is a null entry.
+type gap struct{ row, def uint16 }
+
+// readGaps reads the definition levels of the next n entries, which must be in the page.
+func (c *column) readGaps(n int) error {
+	h, most := c.def, c.most.def
+	for row, k := 0, 0; row < n; row += k {
+		if h.at == h.n {
+			if err := h.start(); err != nil {
+				return err
+			}
+		}
+		level := h.value
+		switch {
+		case h.at == h.n && h.run > 0:
+			k = int(min(h.run, uint64(n-row)))
+			h.run -= uint64(k)
+		case h.at == h.n && h.width == 1:
+			k, level = int(min(64, h.packed, uint64(n-row))), 1
+			for zeros := ^unpack(h.b, h.bit, k) & mask(k); zeros != 0; zeros &= zeros - 1 {
+				c.gaps = append(c.gaps, gap{uint16(row + bits.TrailingZeros64(zeros)), 0})
+			}
+			h.unpacked(k)
+		default:
+			var err error
+			if level, err = h.next(); err != nil {
+				return err
+			}
+			k = 1
+		}
+		if int(level) > most {
+			return errPage
+		}
+		for i := row; i < row+k && int(level) < most; i++ {
+			c.gaps = append(c.gaps, gap{uint16(i), uint16(level)})
+		}
+	}
+	return nil
+}
+
+// unpacked consumes packed values.
+func (h *hybrid) unpacked(n int) {
+	h.bit += uint64(n) * uint64(h.width)
+	h.packed -= uint64(n)
+	if h.packed == 0 {
+		h.b = h.b[(h.bit+7)/8:]
+	}
+}
+
+// start makes the current run one with unread values.
+func (h *hybrid) start() error {
 	for h.run == 0 && h.packed == 0 {
 		if err := h.header(); err != nil {
 			return err
 		}
 	}
-	h.at = 0
+	return nil
+}
+
+// fill unpacks the next values of a run.
+func (h *hybrid) fill() error {
+	if err := h.start(); err != nil {
+		return err
+	}
+	h.at, h.n = 0, int(min(h.run+h.packed, batch))
 	if h.run > 0 {
-		h.n = int(min(h.run, batch))
 		h.run -= uint64(h.n)
 		for i := range h.buf[:h.n] {
 			h.buf[i] = h.value
 		}
 		return nil
 	}
-	h.n = int(min(h.packed, batch))
-	h.packed -= uint64(h.n)
 	for i := range h.buf[:h.n] {
-		h.buf[i] = uint32(unpack(h.b, h.bit, h.width))
-		h.bit += uint64(h.width)
+		h.buf[i] = uint32(unpack(h.b, h.bit+uint64(i*h.width), h.width) & mask(h.width))
 	}
-	if h.packed == 0 {
-		h.b = h.b[(h.bit+7)/8:]
-	}
+	h.unpacked(h.n)
 	return nil
 }
 
@@ -104,17 +157,17 @@ func (h *hybrid) header() error {
 }
 
 // unpack reads a number of width bits, at most 64, at a bit offset, lowest bit first. The number
-// must be within b.
+// must be within b. The caller must mask the bits above it.
 func unpack(b []byte, bit uint64, width int) uint64 {
-	at, shift := bit/8, bit%8
-	if rest := b[min(at, uint64(len(b))):]; len(rest) >= 9 {
-		v := binary.LittleEndian.Uint64(rest) >> shift
-		if shift > 0 {
-			v |= uint64(rest[8]) << (64 - shift)
-		}
-		return v & mask(width)
+	at := bit / 8
+	if at+9 > uint64(len(b)) {
+		return unpackEnd(b, bit, width)
 	}
-	var v uint64
+	return binary.LittleEndian.Uint64(b[at:])>>(bit%8) | uint64(b[at+8])<<(64-bit%8)
+}
+
+// unpackEnd is unpack at the end of b.
+func unpackEnd(b []byte, bit uint64, width int) (v uint64) {
 	for i := range uint64(width) {
 		p := bit + i
 		v |= uint64(b[p/8]>>(p%8)&1) << i
@@ -122,9 +175,4 @@ func unpack(b []byte, bit uint64, width int) uint64 {
 	return v
 }
 
-func mask(width int) uint64 {
-	if width >= 64 {
-		return ^uint64(0)
-	}
-	return 1<<width - 1
-}
+func mask(width int) uint64 { return 1<<uint(width) - 1 }

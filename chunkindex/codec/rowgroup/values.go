@@ -27,7 +27,7 @@ const (
 func (c *column) open(encoding int64, b []byte) (source, error) {
 	switch physical := c.leaf.physical; {
 	case encoding == encPlain && physical == physBoolean:
-		return &plainBits{b: b, two: booleanBytes()}, nil
+		return booleans(&hybrid{b: b, width: 1, packed: 8 * uint64(len(b))}), nil
 	case encoding == encPlain && physical == physBytes:
 		return &plainBytes{b}, nil
 	case encoding == encPlain:
@@ -82,40 +82,15 @@ func (p *plainBytes) next() ([]byte, error) {
 	return v, nil
 }
 
-// booleanBytes returns the row encoding of false followed by the row encoding of true.
-func booleanBytes() []byte { return []byte{0, 1} }
+// booleans returns the source of booleans, as numbers of a dictionary of false and true.
+func booleans(h *hybrid) source { return &places{h, &dictionary{b: []byte{0, 1}, size: 1, n: 2}} }
 
-type plainBits struct {
-	b   []byte
-	at  int
-	two []byte // encodings of false and true
-}
-
-func (p *plainBits) next() ([]byte, error) {
-	if p.at/8 >= len(p.b) {
-		return nil, errPage
-	}
-	v := p.b[p.at/8] >> (p.at % 8) & 1
-	p.at++
-	return p.two[v : v+1], nil
-}
-
-// booleans reads booleans in the hybrid encoding. The length of the encoded bytes precedes them.
-type booleans struct {
-	h   *hybrid
-	two []byte // encodings of false and true
-}
-
+// openBooleans returns the source of booleans whose encoded bytes are preceded by their length.
 func openBooleans(b []byte) (source, error) {
 	if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
 		return nil, errPage
 	}
-	return booleans{newHybrid(b[4:4+binary.LittleEndian.Uint32(b)], 1), booleanBytes()}, nil
-}
-
-func (r booleans) next() ([]byte, error) {
-	v, err := r.h.next()
-	return r.two[v : v+1], err
+	return booleans(newHybrid(b[4:4+binary.LittleEndian.Uint32(b)], 1)), nil
 }
 
 // dictionary holds the values to which pages refer by number.
@@ -175,13 +150,11 @@ func (c *column) openDictionary(b []byte) (source, error) {
 }
 
 func (p *places) next() ([]byte, error) {
-	i, err := p.h.next()
-	if err != nil {
+	var one [1]uint32
+	if err := p.read(one[:]); err != nil {
 		return nil, err
 	}
-	if int64(i) >= int64(p.d.n) {
-		return nil, fmt.Errorf("value %d of a dictionary of %d: %w", i, p.d.n, errPage)
-	}
+	i := one[0]
 	if p.d.size > 0 {
 		at := int(i) * p.d.size
 		return p.d.b[at : at+p.d.size : at+p.d.size], nil
@@ -189,6 +162,25 @@ func (p *places) next() ([]byte, error) {
 	v := p.d.views[i]
 	from, to := v>>32, v>>32+v&math.MaxUint32
 	return p.d.b[from:to:to], nil
+}
+
+// read reads the numbers of the next values.
+func (p *places) read(numbers []uint32) error {
+	h := p.h
+	for i := range numbers {
+		if h.at == h.n {
+			if err := h.fill(); err != nil {
+				return err
+			}
+		}
+		k := h.buf[h.at]
+		if int64(k) >= int64(p.d.n) {
+			return fmt.Errorf("value %d of a dictionary of %d: %w", k, p.d.n, errPage)
+		}
+		numbers[i] = k
+		h.at++
+	}
+	return nil
 }
 
 // arena allocates small pieces of memory. It never reuses them.
@@ -214,13 +206,9 @@ func (s *deltaInts) next() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := s.mem.take(s.size)
-	if s.size == 4 {
-		binary.LittleEndian.PutUint32(b, uint32(v))
-	} else {
-		binary.LittleEndian.PutUint64(b, uint64(v))
-	}
-	return b, nil
+	b := s.mem.take(8)
+	binary.LittleEndian.PutUint64(b, uint64(v))
+	return b[:s.size], nil
 }
 
 type deltaLengths struct {
