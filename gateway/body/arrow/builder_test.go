@@ -12,9 +12,10 @@ import (
 	ours "github.com/millrace-data/millrace/gateway/body/arrow"
 )
 
-// chat returns a list of structs with a text, a boolean and a list of numbers.
+// chat returns a list of structs with a struct, a text, a boolean and a list of numbers.
 func chat() *rows.Node {
 	turn := &rows.Node{Type: "struct", Kind: rows.Struct, Nullable: true, Children: []*rows.Node{
+		{Name: "who", Type: "struct", Kind: rows.Struct, Nullable: true, Children: []*rows.Node{{Name: "name", Type: "utf8", Kind: rows.Bytes, Nullable: true}}},
 		{Name: "text", Type: "utf8", Kind: rows.Bytes, Nullable: true},
 		{Name: "ok", Type: "bool", Kind: rows.Fixed, Size: 1},
 		{Name: "tokens", Type: "list", Kind: rows.List, Nullable: true, Children: []*rows.Node{{Type: "int32", Logical: "int8", Kind: rows.Fixed, Size: 4}}},
@@ -24,7 +25,7 @@ func chat() *rows.Node {
 
 // TestBuilder_SeparatesFields builds the columns of a nested value of docs/spec/rows.md.
 func TestBuilder_SeparatesFields(t *testing.T) {
-	value := []byte("\x02\x00\x00\x00\x02" + "\x00\x02\x00\x00\x00\x04\x00\x00\x00hi\x01\x07\x00\x00\x00")
+	value := []byte("\x02\x00\x00\x00\x02" + "\x03\x02\x00\x00\x00\x04\x00\x00\x00hi\x01\x07\x00\x00\x00")
 	b := ours.NewBuilder(chat(), true)
 	if err := b.Add(value); err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestBuilder_SeparatesFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := b.Children[0]
-	text, ok, tokens := turn.Children[0], turn.Children[1], turn.Children[2]
+	text, ok, tokens := turn.Children[1], turn.Children[2], turn.Children[3]
 	got := []any{b.Lengths, turn.Null, text.Lengths, string(text.Values), text.Null, ok.Values, ok.Null, tokens.Lengths, tokens.Children[0].Values}
 	want := []any{[]uint32{2}, []bool{false, true}, []uint32{2, 0}, "hi", []bool{false, true}, []byte{1}, []bool(nil), []uint32{1, 0}, []byte{7}}
 	if d := cmp.Diff(want, got); d != "" {
