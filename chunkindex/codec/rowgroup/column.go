@@ -50,8 +50,10 @@ func (c *column) peek() (now levels, ok bool, err error) {
 	if c.has {
 		return c.now, true, nil
 	}
-	if ok, err := c.start(); err != nil || !ok {
-		return levels{}, false, err
+	if c.left == 0 {
+		if ok, err := c.start(); err != nil || !ok {
+			return levels{}, false, err
+		}
 	}
 	c.left--
 	c.now, c.has = levels{0, c.most.def}, true

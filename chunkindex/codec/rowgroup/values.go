@@ -1,6 +1,7 @@
 package rowgroup
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -150,11 +151,10 @@ func (c *column) openDictionary(b []byte) (source, error) {
 }
 
 func (p *places) next() ([]byte, error) {
-	var one [1]uint32
-	if err := p.read(one[:]); err != nil {
-		return nil, err
+	i, err := p.h.next()
+	if err != nil || int64(i) >= int64(p.d.n) {
+		return nil, cmp.Or(err, p.d.outside(i))
 	}
-	i := one[0]
 	if p.d.size > 0 {
 		at := int(i) * p.d.size
 		return p.d.b[at : at+p.d.size : at+p.d.size], nil
@@ -175,12 +175,17 @@ func (p *places) read(numbers []uint32) error {
 		}
 		k := h.buf[h.at]
 		if int64(k) >= int64(p.d.n) {
-			return fmt.Errorf("value %d of a dictionary of %d: %w", k, p.d.n, errPage)
+			return p.d.outside(k)
 		}
 		numbers[i] = k
 		h.at++
 	}
 	return nil
+}
+
+// outside returns the error for a number without a value.
+func (d *dictionary) outside(i uint32) error {
+	return fmt.Errorf("value %d of a dictionary of %d: %w", i, d.n, errPage)
 }
 
 // arena allocates small pieces of memory. It never reuses them.
