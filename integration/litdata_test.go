@@ -23,7 +23,7 @@ func TestChunksAsLitDataReadsThem(t *testing.T) {
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)
 	upload(t, objects, filepath.Join(dir, "tokens"), "tokens")
-	if r := harness.Run(t, store, "index", store.Dataset("tokens")); r.Code == 0 || !strings.Contains(r.Stderr, "use --sequence-length") {
+	if r := harness.Run(t, store, "index", store.Dataset("tokens")); r.Code == 0 || !strings.Contains(r.Stderr, "set --sequence-length") {
 		t.Errorf("index of chunks of tokens: exit code %d, %s, want the cure", r.Code, r.Stderr)
 	}
 	harness.MustRun(t, store, "index", store.Dataset("tokens"), "--format", "litdata", "--sequence-length", strconv.Itoa(blockOfTokens-1))

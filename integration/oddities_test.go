@@ -75,7 +75,7 @@ func oddities() []oddity {
 		{"arrays of JSON", array + "mkdir d; cp a.json d/b.json; for i in $(seq 7); do cp a.json d/$i.json; done", "", "samples=27 format=jsonl"},
 		{"an array of numbers", "echo '[1, 2]' >a.json", "", "--format files  # takes each object as one sample"},
 		{"an array of JSON beside Parquet", array + "$ODD parquet .", "", "shards=2 format=parquet ignored=2"},
-		{"lines beside Parquet", "for i in 1 2; do echo '{}' >$i.jsonl; done; $ODD parquet .", "", "samples=2 format=jsonl ignored=2"},
+		{"lines beside Parquet", "for i in 1 2; do echo '{}' >$i.jsonl; done; $ODD parquet .", "", "samples=2 format=jsonl ignored=3"},
 		{"Hive partitions", "mkdir a=1 a=2; echo '{}' | tee a=1/x.jsonl >a=2/x.jsonl", "", "--match '*'  # omits these columns"},
 		{"pickle", "echo x >a.pkl", "", "object a.pkl: it is pickled by Python, which is not supported"},
 		{"a table beside lines", "echo '{}' >a.jsonl; echo a,b >b.csv", "", "samples=1 format=jsonl ignored=1"},

@@ -102,7 +102,7 @@ func TestHuggingFaceCache(t *testing.T) {
 	}
 	place(t, filepath.Join(repo, "refs", "main"), "0a1b2c")
 	store := elsewhere(t, &harness.Store{Name: "dir"}, "file://"+snapshot)
-	if r := harness.Run(t, store, "index", repo); r.Code == 0 || !strings.Contains(r.Stderr, "snapshots/0a1b2c below it") {
+	if r := harness.Run(t, store, "index", repo); r.Code == 0 || !strings.Contains(r.Stderr, "in the subdirectory snapshots/0a1b2c") {
 		t.Errorf("the repository: got exit code %d: %s", r.Code, r.Stderr)
 	}
 	_, home, _ := strings.Cut(store.Dataset("pairs"), ",index=")

@@ -103,8 +103,8 @@ func TestTLS_AcceptedCertificates(t *testing.T) {
 		{"a member", named(nil), ""},
 		{"a member by URI", named(func(c *x509.Certificate) { c.DNSNames, c.URIs = nil, []*url.URL{spiffe} }), ""},
 		{"a member by common name", named(func(c *x509.Certificate) { c.DNSNames, c.Subject.CommonName = nil, "old name" }), ""},
-		{"signed, but somebody else", named(func(c *x509.Certificate) { c.DNSNames = []string{"web.example"} }), "none of these is allowed"},
-		{"signed, without a name", named(func(c *x509.Certificate) { c.DNSNames = nil }), "none of these is allowed"},
+		{"signed, but somebody else", named(func(c *x509.Certificate) { c.DNSNames = []string{"web.example"} }), "allows none of these names"},
+		{"signed, without a name", named(func(c *x509.Certificate) { c.DNSNames = nil }), "allows none of these names"},
 		{"no certificate", bare(nobody), "client didn't provide a certificate"},
 		{"another CA's", bare(foreign), "unknown authority"},
 		{"expired", expired(), "expired"},
@@ -160,7 +160,7 @@ func TestTLS_AcceptedServers(t *testing.T) {
 		}(), "unknown authority"},
 		{"signed, but somebody else", files(t, issue(t, ours, func(c *x509.Certificate) {
 			c.DNSNames = []string{"web.example"}
-		})).Server(), "none of these is allowed"},
+		})).Server(), "allows none of these names"},
 		{"no TLS", nil, "server gave HTTP response to HTTPS client"},
 	} {
 		cfg := serverOf(newShelf(1, 100))
