@@ -259,13 +259,14 @@ func (t *table) readCSV(text []byte) error {
 func join(samples []sample, tables []*table) (without int, example string, err error) {
 	for i := range samples {
 		s := &samples[i]
-		text := ""
+		text, from := "", ""
 		for _, t := range tables {
-			row := t.of(s)
-			if text != "" && row != "" {
-				return 0, "", fmt.Errorf("pack: two tables have rows for sample %q", s.key)
+			for row, name := t.of(s); row != ""; row, name = t.of(s) {
+				if text != "" {
+					return 0, "", fmt.Errorf("pack: %s and %q of table %s describe one sample, %q: remove one of the rows", from, name, t.report.Table, s.key)
+				}
+				text, from = row, fmt.Sprintf("%q of table %s", name, t.report.Table)
 			}
-			text += row
 		}
 		if text == "" {
 			without++
@@ -291,26 +292,26 @@ func join(samples []sample, tables []*table) (without int, example string, err e
 
 // of returns the rows that name a file of a sample, relative to the table's directory or to the
 // source. "": there is no such row.
-func (t *table) of(s *sample) string {
+func (t *table) of(s *sample) (text, name string) {
 	for _, m := range s.members {
 		names := []string{m.path}
-		if rel, err := filepath.Rel(filepath.FromSlash(t.dir), filepath.FromSlash(m.path)); err == nil {
+		if rel, err := filepath.Rel(filepath.FromSlash(t.dir), filepath.FromSlash(m.path)); err == nil && rel != names[0] {
 			names = []string{filepath.ToSlash(rel), m.path}
 		}
 		for _, name := range names {
 			rows := t.rows[name]
-			if rows == nil {
+			if rows == nil || t.used[name] {
 				continue
 			}
 			t.used[name] = true
 			if t.report.Several == 0 {
-				return string(rows[0])
+				return string(rows[0]), name
 			}
 			all, _ := json.Marshal(rows) // succeeds for valid JSON
-			return string(all)
+			return string(all), name
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // count completes the report. It returns an error if the table has no row for any sample.

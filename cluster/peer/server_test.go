@@ -160,7 +160,7 @@ func TestCodes(t *testing.T) {
 		{"half a query", readPath, good[:len(good)/2], nil, 400, CodeInvalid, "checksum"},
 		{"a query and more", readPath, append(bytes.Clone(good), good...), nil, 400, CodeInvalid, "checksum"},
 		{"a query without length", readPath, good, func(r *http.Request) { r.ContentLength = -1 }, 400, CodeInvalid, "Content-Length"},
-		{"hello that is no JSON", helloPath, []byte("hi"), nil, 400, CodeInvalid, "no valid hello"},
+		{"hello that is no JSON", helloPath, []byte("hi"), nil, 400, CodeInvalid, "not a valid hello"},
 		{"hello of nobody", helloPath, []byte(`{"cluster":"job-a"}`), nil, 400, CodeInvalid, "id"},
 		{"a hello of another gateway", helloPath, []byte(`{"cluster":"job-a","id":"b"}`), nil, 403, CodeRefused, `"a" sent a hello with the ID "b"`},
 		{"a stranger's hello", helloPath, []byte(`{"cluster":"job-a","id":"stranger"}`), set(MemberHeader, "stranger"), 403, CodeRefused, "127.0.0.1:1"},

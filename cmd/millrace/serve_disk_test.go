@@ -33,7 +33,7 @@ func TestServe_RejectsInvalidDiskCache(t *testing.T) {
 		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "requires disk-cache"},
 		"tiny":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1KiB"}, "must be at least 1MiB"},
 		"more than a disk":  {[]string{"--disk-cache", fresh, "--disk-cache-size", "1000PB"}, "bytes of the file system"},
-		"somebody's":        {[]string{"--disk-cache", foreign, "--disk-cache-size", "1MiB"}, "not empty"},
+		"somebody's":        {[]string{"--disk-cache", foreign, "--disk-cache-size", "1MiB"}, "nor empty"},
 		"another dataset's": {[]string{"--disk-cache", other, "--disk-cache-size", "1MiB"}, "it contains chunks of s3://bucket/mails"},
 		"a policy":          {[]string{"MILLRACE_CACHE_POLICY=fifo"}, "must be one of plan, lru"},
 		"fits":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1MiB", "MILLRACE_CACHE_POLICY=lru"}, ""},
@@ -70,7 +70,7 @@ func TestServeCheck_WorksWhileDiskCacheIsInUse(t *testing.T) {
 	defer c.Close()
 	args := []string{"serve", "--dataset", data, "--disk-cache", dir, "--disk-cache-size", "1MiB"}
 	ok(t, append(args, "--check")...)
-	if o := millrace(t, nil, args...); o.code != exitUsage || !strings.Contains(o.stderr, "another process uses it") {
+	if o := millrace(t, nil, args...); o.code != exitUsage || !strings.Contains(o.stderr, "another process uses the directory") {
 		t.Errorf("serve: got %d %s, want 2 and what to do", o.code, o.stderr)
 	}
 }

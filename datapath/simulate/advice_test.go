@@ -59,17 +59,17 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Setting){
-		"unknown cache policy": func(s *Setting) { s.Policy = "fifo" },
-		"rate":                 func(s *Setting) { s.Rate = 0 },
-		"ranks":                func(s *Setting) { s.Ranks = 0 },
-		"some would get none":  func(s *Setting) { s.BatchSize = 1 },
-		"gateways":             func(s *Setting) { s.Gateways = 3 },
-		"skew":                 func(s *Setting) { s.Skew = .5 },
-		"at least 1 MiB":       func(s *Setting) { s.CacheSize = 1000 },
-		"a disk cache of 0":    func(s *Setting) { s.DiskSize = 1 << 30 },
-		"epochs":               func(s *Setting) { s.Epochs = 0 },
-		"below 0":              func(s *Setting) { s.StoreRate = -1 },
-		"ahead":                func(s *Setting) { s.ReadAhead = -1 },
+		"unknown cache policy":            func(s *Setting) { s.Policy = "fifo" },
+		"rate":                            func(s *Setting) { s.Rate = 0 },
+		"ranks":                           func(s *Setting) { s.Ranks = 0 },
+		"some ranks would get no samples": func(s *Setting) { s.BatchSize = 1 },
+		"gateways":                        func(s *Setting) { s.Gateways = 3 },
+		"skew":                            func(s *Setting) { s.Skew = .5 },
+		"at least 1 MiB":                  func(s *Setting) { s.CacheSize = 1000 },
+		"a disk cache of 0":               func(s *Setting) { s.DiskSize = 1 << 30 },
+		"epochs":                          func(s *Setting) { s.Epochs = 0 },
+		"below 0":                         func(s *Setting) { s.StoreRate = -1 },
+		"ahead":                           func(s *Setting) { s.ReadAhead = -1 },
 	} {
 		s := good
 		change(&s)

@@ -35,7 +35,7 @@ func files() rowscan.Files {
 		Kind:     rowscan.Kind{Codec: codec.Arrow, Frame: "record batch"},
 		Suffixes: []string{".arrow", ".arrows", ".ipc", ".feather"},
 		Packed:   "an Arrow file that is compressed as a whole is not supported: decompress it, or write it with compressed buffers",
-		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
+		Open: func(ctx context.Context, in format.Ranges, size int64, _ []string) ([]*rows.Node, rowscan.File, error) {
 			f, err := open(ctx, in, size)
 			if err != nil {
 				return nil, nil, err

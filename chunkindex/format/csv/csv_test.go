@@ -109,7 +109,7 @@ func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		"a,b\n1,\"2\n3":     "shard a.csv: at offset 6: record 1: the file ends inside a quoted field",
 		"a,b\n1,2\n3,x\"\n": "at offset 11: record 2: a quote inside an unquoted field",
-		"a,b\n1,\"x\"y\n":   "at offset 9: record 1: bytes after the quote",
+		"a,b\n1,\"x\"y\n":   "at offset 9: record 1: bytes after the closing quote",
 		"a,b\n1\r2,3\n":     "at offset 5: record 1: a carriage return inside an unquoted field",
 		"a,b\n1,2\r":        "at offset 7: record 1: a carriage return inside an unquoted field",
 		"a,b\n1\n":          "at offset 4: record 1: 1 fields, but 2 in the first record of a.csv",
@@ -122,13 +122,13 @@ func TestRefusals(t *testing.T) {
 		"a,b\n\xff,1\n":     "record 1: not UTF-8",
 		"\xff,b\n1,1\n":     "header: not UTF-8",
 		"a,\"b\n1,2\n":      "object a.csv: first record: the file ends inside a quoted field",
-		"a,\"b\"c\n1,2\n":   "object a.csv: first record: bytes after the quote",
+		"a,\"b\"c\n1,2\n":   "object a.csv: first record: bytes after the closing quote",
 	} {
 		scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": []byte(text)}, want)
 	}
 	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.csv": []byte("x,y\n"), "c.csv": []byte("\nx,z\n1,2\n")},
 		`shard c.csv: at offset 1: header: it is "x,z", but that of b.csv is "x,y": shards of one dataset must have the same header`)
-	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.tsv": nil}, "objects a.csv and b.tsv have different delimiters")
+	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.tsv": nil}, "the names of the objects a.csv and b.tsv indicate different delimiters")
 	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": bytes.Repeat([]byte("x"), 2<<20)}, "its first record is longer than 1048576 bytes")
 }
 

@@ -40,7 +40,7 @@ func TestSurveyRefuses(t *testing.T) {
 	for want, objects := range map[string]scantest.Objects{
 		"object b.jpg has no bytes: --match '!b.jpg' leaves it out": {"a.jpg": []byte("a"), "b.jpg": nil},
 		"2 objects have no bytes, such as c.jpg":                    {"a.jpg": []byte("a"), "b.jpg": nil, "c.jpg": nil},
-		"a.jpg (image) and a.txt (text) may not":                    {"a.jpg": []byte("a"), "a.txt": []byte("b")},
+		"a.jpg (image) and a.txt (text) are of different kinds":     {"a.jpg": []byte("a"), "a.txt": []byte("b")},
 		"object b.dat: its name is not that":                        {"a.jpg": []byte("a"), "b.dat": []byte("b")},
 		"objects c/a.b.jpg and c/a_b.jpg would have the same key, c/a_b_jpg, because a dot becomes an underscore: rename one of the objects, or exclude it with --match '!c/a_b.jpg'": {
 			"c/a.b.jpg": []byte("a"), "c/a0.jpg": []byte("b"), "c/a_b.jpg": []byte("c"),
@@ -80,7 +80,7 @@ func TestScan_RejectsChangedLength(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for body, want := range map[string]string{"1234": "bytes are missing", "123456": "longer than the 5", "": "bytes are missing"} {
+	for body, want := range map[string]string{"1234": "bytes are missing", "123456": "longer than its size in the listing, 5", "": "bytes are missing"} {
 		if err := d.Scan(context.Background(), 0, strings.NewReader(body), scantest.Nothing{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", body, err, want)
 		}

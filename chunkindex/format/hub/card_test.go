@@ -69,8 +69,8 @@ func TestCardsWithoutClasses(t *testing.T) {
 		laughs += fmt.Sprintf("x%d: &x%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("{name: a, struct: *x%d},", i), 3))
 	}
 	for _, c := range []struct{ features, want string }{
-		{"[{name: n, dtype: {class_label: {names: {'0': cat, '2': dog}}}}]", "do not count from 0"},
-		{"[{name: n, dtype: {class_label: {names: {'0': cat, 'x': dog}}}}]", "do not count from 0"},
+		{"[{name: n, dtype: {class_label: {names: {'0': cat, '2': dog}}}}]", "are not consecutive from 0"},
+		{"[{name: n, dtype: {class_label: {names: {'0': cat, 'x': dog}}}}]", "are not consecutive from 0"},
 		{"[{name: n, dtype: {class_label: 7}}]", `column "n"`},
 		{"[7]", "cannot unmarshal"},
 		{strings.Repeat("[{name: a, struct: ", 40) + "[]" + strings.Repeat("}]", 40), "deep"},

@@ -55,8 +55,8 @@ func TestCardsAreRefused(t *testing.T) {
 	for in, want := range map[string]string{
 		"---\nconfigs: {\n---":                  "metadata",
 		card("'../secret/*'"):                   `the path contains the element ".."`,
-		card("https://elsewhere.example/x.csv"): "is elsewhere",
-		card("'hf://datasets/me/x.csv'"):        "is elsewhere",
+		card("https://elsewhere.example/x.csv"): "is outside the dataset",
+		card("'hf://datasets/me/x.csv'"):        "is outside the dataset",
 		card("'[a'"):                            "syntax error",
 		card("'**/**/**/**/x'"):                 "more than three",
 		card(strings.Repeat("x", 2000)):         "pattern of 2000 bytes",

@@ -100,7 +100,18 @@ func TestShards(t *testing.T) {
 			},
 		},
 		"an array next to other objects": {false, scantest.Objects{"a.json": []byte("[{}]"), "a.parquet": []byte("x")}, nil},
-		"an array of numbers":            {false, scantest.Objects{"a.json": []byte("[1, 2]")}, nil},
+		"an empty array, and another one": {
+			false, scantest.Objects{"a.json": []byte(" [ ]\n"), "b.json": []byte("[{}]")},
+			map[string][]scantest.Sample{"a.json": nil, "b.json": {sample("b/000000000", 0, 2, 1)}},
+		},
+		"arrays of any values, asked for by name": {
+			true, scantest.Objects{"a.json": []byte("[\n  1,\n  [2]\n]\n"), "b.json": []byte("[[1,2],[3]]"), "c.json": []byte("[1]\n[2]\n")},
+			map[string][]scantest.Sample{
+				"a.json": {sample("a/000000000", 0, 1, 1), sample("a/000000001", 2, 3, 1)}, "b.json": {sample("b/000000000", 0, 5, 1), sample("b/000000001", 6, 3, 1)},
+				"c.json": {sample("c/000000000", 0, 3, 1), sample("c/000000001", 4, 3, 1)},
+			},
+		},
+		"an array of numbers": {false, scantest.Objects{"a.json": []byte("[1, 2]")}, nil},
 		"any JSON, asked for by name": {
 			true,
 			scantest.Objects{"a.json": []byte("{\n}"), "b.txt": []byte("[ {} ]"), "c": []byte("1\n[2]\n")},
@@ -120,8 +131,8 @@ func TestScan_RefusesMalformedArrays(t *testing.T) {
 	for text, want := range map[string]string{
 		"[{},{}":        "the array does not end",
 		"[{},{\"a\":":   "value at offset 4: unexpected EOF",
-		"[{},,{}]":      "2 commas before offset 5",
-		"[{} {}]":       "0 commas before offset 4",
+		"[{},,{}]":      "the value at offset 5 follows 2 commas",
+		"[{} {}]":       "the value at offset 4 follows 0 commas",
 		"[{},]":         "unexpected ']' at offset 4",
 		"[{}]]":         "unexpected ']' at offset 4",
 		"[{}] {}":       "more data follows the end of the array at offset 3",
@@ -129,7 +140,7 @@ func TestScan_RefusesMalformedArrays(t *testing.T) {
 		"[{},{a:1}]":    "value at offset 4: invalid character 'a'",
 		"[{},NaN]":      "value at offset 4: invalid character 'N'",
 		"[{},\"\xff\"]": "line 2: not UTF-8",
-		"{\n}{},{}":     "1 commas before offset 6",
+		"{\n}{},{}":     "the value at offset 6 follows 1 commas",
 		"{\n}{}}":       "unexpected '}' at offset 5",
 		"{\n}{} 1":      "value at offset 6 is not an object",
 		"[{}" + strings.Repeat(",{}", 5000) + ",{\"a\"}]": "value at offset 15004: invalid character '}'",

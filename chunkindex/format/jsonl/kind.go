@@ -36,7 +36,7 @@ func byContent(ctx context.Context, l format.Listing, maybe []format.Object, nam
 	kinds = make(map[string]kind, len(maybe))
 	ok, several, looked := true, named, 0
 	err = format.EachHead(ctx, l, maybe, func(o format.Object, head []byte) (bool, error) {
-		k, err := look(ctx, l, o, head)
+		k, err := look(ctx, l, o, head, named)
 		kinds[o.Key] = k
 		ok = named || k != other && k != single
 		several = several || k.several() && o.Size > 0
@@ -52,9 +52,9 @@ const maxLook = 16 << 20
 
 // look returns the kind of an object. It reads more of the object if head ends inside the first
 // value.
-func look(ctx context.Context, l format.Listing, o format.Object, head []byte) (kind, error) {
+func look(ctx context.Context, l format.Listing, o format.Object, head []byte, named bool) (kind, error) {
 	for n := int64(format.HeadSize); ; {
-		k, sure := guess(head, int64(len(head)) < n)
+		k, sure := guess(head, int64(len(head)) < n, named)
 		if sure || n >= maxLook {
 			return k, nil
 		}
@@ -73,12 +73,16 @@ func trim(text []byte) []byte {
 
 // guess returns the kind of an object that begins with head. sure is false if a longer head may show
 // another kind. whole reports whether head is the whole object.
-func guess(head []byte, whole bool) (k kind, sure bool) {
+func guess(head []byte, whole, named bool) (k kind, sure bool) {
 	text := trim(head)
 	switch {
 	case len(text) == 0:
 		return lines, true
-	case text[0] == '[' && bytes.HasPrefix(trim(text[1:]), []byte("{")):
+	case text[0] == '[' && (named || ofObjects(text)):
+		first, rest, _ := bytes.Cut(text, []byte("\n"))
+		if json.Valid(first) && bytes.HasPrefix(trim(rest), []byte("[")) {
+			return other, true // lines of arrays
+		}
 		return array, true
 	case text[0] != '{':
 		return other, true
@@ -106,4 +110,10 @@ func guess(head []byte, whole bool) (k kind, sure bool) {
 		return stream, true
 	}
 	return lines, true
+}
+
+// ofObjects reports whether a text begins like an array of objects, or is an array without elements.
+func ofObjects(text []byte) bool {
+	first := trim(text[1:])
+	return bytes.HasPrefix(first, []byte("{")) || len(first) > 0 && first[0] == ']' && len(trim(first[1:])) == 0
 }

@@ -87,7 +87,7 @@ func (v *values) read() (err error) {
 	case errors.Is(err, io.EOF) && commas == 0, err != nil && !errors.Is(err, io.EOF):
 		return err
 	case v.array && !first && commas != 1, (first || !v.array) && commas != 0:
-		return fmt.Errorf("%d commas before offset %d", commas, v.in.Begin)
+		return fmt.Errorf("the value at offset %d follows %d commas", v.in.Begin, commas)
 	case !v.array && v.line[0] != '{': // a number at the end may be truncated
 		return fmt.Errorf("value at offset %d is not an object", v.in.Begin)
 	}

@@ -136,13 +136,13 @@ func TestRefusedIndex(t *testing.T) {
 		"has no chunks":             func(index, _, _ object) { index["chunks"] = []any{} },
 		"or no config":              func(index, _, _ object) { index["config"] = nil },
 		"is not a format of tokens": func(_, config, _ object) { config["item_loader"] = "TokensLoader" },
-		"use --sequence-length": func(_, config, _ object) {
+		"set --sequence-length": func(_, config, _ object) {
 			config["item_loader"], config["data_format"] = "TokensLoader", []any{"no_header_numpy:3"}
 		},
 		"only PyTreeLoader": func(_, config, _ object) { config["item_loader"] = "ParquetLoader" },
 		"set --sequence-length to the block_size of TokensLoader": func(_, c, _ object) { delete(c, "item_loader"); c["data_format"] = []any{"no_header_tensor:16"} },
 		"0 leaves":                      func(_, config, _ object) { config["data_format"] = nil },
-		"or no data_spec":               func(_, config, _ object) { config["data_spec"] = nil },
+		"or data_spec is missing":       func(_, config, _ object) { config["data_spec"] = nil },
 		"encrypted chunks":              func(_, config, _ object) { config["encryption"] = object{"algorithm": "fernet"} },
 		`compression_level "batch" is`:  func(_, config, _ object) { config["compression"], config["compression_level"] = "zstd", "batch" },
 		`compression_level "sample" is`: func(_, config, _ object) { config["compression"], config["compression_level"] = "zstd", "sample" },
@@ -171,16 +171,16 @@ func TestRefusedChunk(t *testing.T) {
 	for want, change := range map[string]func(b []byte) []byte{
 		"shard has 2 samples, but 3 according to index":       put(0, 2),
 		"1 unexpected bytes between the table of offsets and": put(4, 21),
-		"inside the table":                        put(4, 19),
-		"sample 1 would end at 7":                 put(12, 7),
-		"1 bytes follow the last sample, as wher": put(16, 172),
-		"after the shard's end":                   put(16, 174),
-		"empty sample, as where":                  put(8, 20),
-		"too few for the lengths":                 put(8, 35),
+		"inside the table":                                                  put(4, 19),
+		"sample 1 would end at 7":                                           put(12, 7),
+		"1 bytes follow the last sample; the samples":                       put(16, 172),
+		"after the shard's end":                                             put(16, 174),
+		"empty sample; the samples may be Arrow rows":                       put(8, 20),
+		"too few for the lengths":                                           put(8, 35),
 		"the fields and their lengths have 36 bytes, but the sample has 35": put(20, 9),
 		"the fields and their lengths have 34 bytes, but the sample has 35": put(20, 7),
 		"shard is longer than its size in index.json":                       func(b []byte) []byte { return append(b, 0) },
-		"shard is truncated": func(b []byte) []byte { return b[:len(b)-1] },
+		"shard is truncated":                                                func(b []byte) []byte { return b[:len(b)-1] },
 	} {
 		o := golden(t)
 		d, err := survey(o)

@@ -45,10 +45,11 @@ func Format() format.Format {
 // files returns the file format that reads the columns selected by these names, as in rows.Choose.
 func files(names []string) rowscan.Files {
 	return rowscan.Files{
+		Names:    names,
 		Kind:     rowscan.Kind{Codec: codec.Parquet, Frame: "row group"},
 		Suffixes: []string{".parquet", ".parq"},
 		Packed:   "a Parquet file that is compressed as a whole is not supported: decompress it, since its pages are compressed inside",
-		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
+		Open: func(ctx context.Context, in format.Ranges, size int64, names []string) ([]*rows.Node, rowscan.File, error) {
 			f, err := readFooter(ctx, in, size, names)
 			if err != nil {
 				return nil, nil, err

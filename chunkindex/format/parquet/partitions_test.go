@@ -28,6 +28,7 @@ func TestPartitions_AreColumns(t *testing.T) {
 		"null":                {[]string{"y=7/a", "y=" + null + "/a"}, "y int32", []string{"y 4", ""}},
 		"one partition":       {[]string{"t/y=7/a", "t/y=7/b"}, "y int32", []string{"y 4", "y 4"}},
 		"a column of files":   {[]string{"id=7/a", "id=8/a"}, "", []string{"", ""}},
+		"a sign":              {[]string{"y=+1/a", "y=2/a"}, "y utf8", []string{"y 2", "y 1"}},
 		"an empty name":       {[]string{"=7/a", "=8/a"}, "", []string{"", ""}},
 		"in the file's name":  {[]string{"y=7", "y=8"}, "", []string{"", ""}},
 	} {
@@ -73,6 +74,27 @@ func TestPartitions_AreColumns(t *testing.T) {
 			scantest.Parts(t, scantest.Dataset{Format: parquet.Format(), Objects: o})
 		})
 	}
+	chosen := scantest.Objects{"label=cat/a.parquet": file(t, "nested"), "label=dog/a.parquet": file(t, "nested-pages-v1")}
+	for names, want := range map[string]string{"label,captions": "captions label", "captions": "captions", "image.path,label": "image.path label"} {
+		d, err := parquet.Format().Survey(t.Context(), chosen, format.Options{Fields: strings.Split(names, ",")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := framing.Read("parquet", d.Framing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, field := range format.FieldsOf(f) {
+			got = append(got, field.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("columns %s: got %q, want %s", names, got, want)
+		}
+	}
+	scantest.Refuses(t, parquet.Format(), format.Options{Fields: []string{"label"}}, chosen, `choose a column of the files too`)
+	scantest.Refuses(t, parquet.Format(), format.Options{}, scantest.Objects{"label=%ff/a.parquet": file(t, "nested")}, `directory "label=%ff": not UTF-8`)
+	scantest.Refuses(t, parquet.Format(), format.Options{}, scantest.Objects{"captions=1/a.parquet": file(t, "nested"), "captions=2/b.parquet": file(t, "checksums")}, `column "captions" is of type list in object captions=1/a.parquet, and of type int32 in directory names`)
 	one, other := file(t, "nested"), file(t, "nested-pages-v1")
 	scantest.Refuses(t, parquet.Format(), format.Options{}, scantest.Objects{"y=1/a.parquet": one, "b.parquet": other}, "objects b.parquet and y=1/a.parquet are in directories of different partitions")
 	scantest.Refuses(t, parquet.Format(), format.Options{}, scantest.Objects{"y=%zz/a.parquet": one}, `directory "y=%zz": invalid URL escape`)

@@ -24,8 +24,9 @@ type Files struct {
 	Kind
 	Suffixes []string // suffixes of file names
 	Packed   string   // error text for a file whose content is compressed as a whole
-	// Open reads the schema of a file.
-	Open func(ctx context.Context, in format.Ranges, size int64) (schema []*rows.Node, file File, err error)
+	Names    []string // columns to read, as in rows.Choose; none: all
+	// Open reads the schema of a file, with the named columns.
+	Open func(ctx context.Context, in format.Ranges, size int64, names []string) (schema []*rows.Node, file File, err error)
 }
 
 // Kind describes the frames of a format.
@@ -44,6 +45,9 @@ func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (
 			return nil, fmt.Errorf("object %s: %s", object.Key, f.Packed)
 		}
 		d.shards = append(d.shards, format.Shard{Object: object})
+	}
+	if err := d.chooseNames(); err != nil {
+		return nil, err
 	}
 	if err := d.readSchemas(ctx, l); err != nil || d.schema == nil {
 		return nil, err
@@ -74,7 +78,27 @@ type dataset struct {
 	origins    map[string]string   // for each column, the first shard that has it
 	classes    map[string][]string // class names from the shards, which all shards must share; nil: a README defines them
 	layout     *rows.Layout
+	lacking    map[string]bool            // columns that not all files have
+	names      []string                   // columns to read from the files
 	partitions map[string][]rows.Constant // columns of a shard that its directories define
+}
+
+// chooseNames sets the columns to read from the files: the chosen ones that are not partitions.
+func (d *dataset) chooseNames() error {
+	if len(d.Names) == 0 || len(d.shards) == 0 {
+		return nil
+	}
+	all, err := partitionsOf(d.shards[0].Key)
+	if err != nil {
+		return fmt.Errorf("object %s: %w", d.shards[0].Key, err)
+	}
+	d.names = slices.DeleteFunc(slices.Clone(d.Names), func(name string) bool {
+		return slices.ContainsFunc(all, func(p partition) bool { return p.name == name })
+	})
+	if len(d.names) == 0 {
+		return fmt.Errorf("the columns %q are in directory names: choose a column of the files too (--fields)", d.Names)
+	}
+	return nil
 }
 
 // schemasAtOnce is the number of files whose schemas are read concurrently.
@@ -82,13 +106,13 @@ const schemasAtOnce = 32
 
 // readSchemas merges the schemas of all non-empty files.
 func (d *dataset) readSchemas(ctx context.Context, l format.Listing) error {
-	d.origins = map[string]string{}
+	d.origins, d.lacking = map[string]string{}, map[string]bool{}
 	files := slices.DeleteFunc(slices.Clone(d.shards), func(s format.Shard) bool { return s.Size == 0 })
 	for some := range slices.Chunk(files, schemasAtOnce) {
 		schemas, errs := make([][]*rows.Node, len(some)), make([]error, len(some))
 		var group sync.WaitGroup
 		for i, s := range some {
-			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, listed{l, s.Key}, s.Size) })
+			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, listed{l, s.Key}, s.Size, d.names) })
 		}
 		group.Wait()
 		for i, s := range some {
@@ -113,6 +137,14 @@ func (d *dataset) merge(key string, schema []*rows.Node) (err error) {
 	if d.schema == nil {
 		d.schema = schema
 		return nil
+	}
+	has := func(fields []*rows.Node, name string) bool {
+		return slices.ContainsFunc(fields, func(n *rows.Node) bool { return n.Name == name })
+	}
+	for name := range d.origins {
+		if !has(d.schema, name) || !has(schema, name) {
+			d.lacking[name] = true
+		}
 	}
 	d.schema, err = rows.Merge(d.schema, schema)
 	if differ, ok := errors.AsType[*rows.MergeError](err); ok {
@@ -162,7 +194,7 @@ func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
 // decode starts decoding a file. Its rows are converted to those of the dataset.
 func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
 	s := d.shards[shard]
-	schema, file, err := d.Open(ctx, in, s.Size)
+	schema, file, err := d.Open(ctx, in, s.Size, d.names)
 	if err != nil {
 		return format.Decoded{}, err
 	}

@@ -2,11 +2,13 @@ package rowscan
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
@@ -30,6 +32,9 @@ func partitionsOf(key string) (all []partition, err error) {
 		if p.name, err = url.PathUnescape(name); err == nil {
 			p.value, err = url.PathUnescape(value)
 		}
+		if err == nil && !utf8.ValidString(p.name+p.value) {
+			err = errors.New("not UTF-8")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("directory %q: %w", element, err)
 		}
@@ -39,7 +44,7 @@ func partitionsOf(key string) (all []partition, err error) {
 }
 
 // addPartitions adds the columns of Hive partitions to the schema. A column is an int32 if all its
-// values are, and else text, as pyarrow.dataset infers it. Columns that files have stay as they are.
+// values are, and else text, as pyarrow.dataset infers it. Columns that files have are read from them.
 func (d *dataset) addPartitions() error {
 	d.partitions = map[string][]rows.Constant{}
 	found, names := make([][]partition, len(d.shards)), []string(nil)
@@ -59,22 +64,44 @@ func (d *dataset) addPartitions() error {
 		names = own
 	}
 	for j, name := range names {
-		if d.origins[name] != "" || slices.Contains(names[:j], name) {
+		if slices.Contains(names[:j], name) || len(d.Names) > 0 && !slices.Contains(d.Names, name) {
 			continue
 		}
-		node := &rows.Node{Name: name, Type: "int32", Kind: rows.Fixed, Size: 4, Nullable: true}
-		for _, all := range found {
-			if _, err := strconv.ParseInt(all[j].value, 10, 32); err != nil && all[j].value != nullPartition {
-				node = &rows.Node{Name: name, Type: "utf8", Kind: rows.Bytes, Nullable: true}
-				break
-			}
+		values := make([]string, len(found))
+		for i, all := range found {
+			values[i] = all[j].value
 		}
-		d.schema = append(slices.Clone(d.schema), node)
-		for i, s := range d.shards {
-			d.partitions[s.Key] = append(d.partitions[s.Key], rows.Constant{Node: node, Value: found[i][j].encode(node)})
+		if err := d.addPartition(name, values); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// addPartition adds one column, with the value of each shard. If some files have the column, the
+// other ones get the value of their directory.
+func (d *dataset) addPartition(name string, values []string) error {
+	node := &rows.Node{Name: name, Type: "int32", Kind: rows.Fixed, Size: 4, Nullable: true}
+	if slices.ContainsFunc(values, func(v string) bool { return v != nullPartition && !isInt32(v) }) {
+		node = &rows.Node{Name: name, Type: "utf8", Kind: rows.Bytes, Nullable: true}
+	}
+	at := slices.IndexFunc(d.schema, func(n *rows.Node) bool { return n.Name == name })
+	switch {
+	case at < 0:
+		d.schema = append(slices.Clone(d.schema), node)
+	case d.schema[at].Type != node.Type && d.lacking[name]:
+		return fmt.Errorf("column %q is of type %s in object %s, and of type %s in directory names: remove it from the files or from the names", name, d.schema[at].Type, d.origins[name], node.Type)
+	}
+	for i, s := range d.shards {
+		d.partitions[s.Key] = append(d.partitions[s.Key], rows.Constant{Node: node, Value: partition{name, values[i]}.encode(node)})
+	}
+	return nil
+}
+
+// isInt32 reports whether a value is an int32 as pyarrow.dataset reads it.
+func isInt32(v string) bool {
+	_, err := strconv.ParseInt(v, 10, 32)
+	return err == nil && v[0] != '+' && v != "-0"
 }
 
 // encode returns the value in the form of rows; nil: null.
