@@ -116,9 +116,9 @@ TEXT = {"a_txt": b"a"}
         ({"a_jpg": b""}, "{}", {}, r"object a.jpg has no bytes; millrace.open\('{}', match='!a.jpg'\)$"),
         ({"a_bin": bytes(16), "a_idx": MEGATRON}, "{}", {}, r"a.idx, an index of Megatron, .*; millrace.open\('{}', sequence_length=1024\)$"),
         ({"a_npy": NPY}, "{}", {}, r"a.npy is an array of one dimension.*; millrace.open\('{}', sequence_length=1024\), or format='records'$"),
-        ({"a_bin": bytes(16)}, "{}", {}, r"the format of a.bin cannot be detected.*; millrace.open\('{}', dtype='uint16', sequence_length=1024\); otherwise set"),
+        ({"a_bin": bytes(16)}, "{}", {}, r"format of a.bin cannot be.*; millrace.open\('{}', dtype='uint16', sequence_length=1024\); otherwise set"),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4}, r"does not define .*; millrace.open\('{}', dtype='uint16', sequence_length=4\), or"),
-        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "foo"}, 'a.bin: dtype "foo": must be a type in NumPy\'s notation, such as "uint16"'),
+        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "foo"}, 'dtype "foo": must be a type in NumPy\'s notation, such as "uint16"'),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "<f9"}, 'object a.bin: dtype "<f9": NumPy has no such type'),
     ],
 )

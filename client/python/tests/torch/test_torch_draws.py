@@ -129,7 +129,7 @@ def test_table_of_draws() -> None:
     """The page has a row for each kind of draw, and no other rows."""
     answers = {REPEATS: "yes", REPORTED: "no"}
     rows = [f"| {way} | {answers[becomes]} |" for way, (becomes, _) in WAYS.items()]
-    text = PAGE.read_text().partition("| drawn by | repeats |\n|---|---|\n")[2].partition("\n\n")[0]
+    text = PAGE.read_text().partition("| random numbers of | reproducible |\n|---|---|\n")[2].partition("\n\n")[0]
     assert text.splitlines() == rows
 
 

@@ -46,4 +46,4 @@ def test_the_table_names_what_is_run() -> None:
 def test_the_page_names_the_oldest_jax() -> None:
     oldest = re.search(r'"jax>=([\d.]+)"', (harness.ROOT / "client/python/pyproject.toml").read_text())
     assert oldest is not None
-    assert f"takes JAX {oldest[1]} and later. The tests of JAX passed with {oldest[1]}.0 too" in (harness.ROOT / "docs/frameworks.md").read_text()
+    assert f"requires JAX {oldest[1]} or later. The tests of JAX passed with {oldest[1]}.0 too" in (harness.ROOT / "docs/frameworks.md").read_text()
