@@ -29,7 +29,7 @@ PLANTS = [
     (
         "gateway never returns the memory of a plan",
         "./gateway TestBodiesAreOnTheBooks",
-        [("gateway/memory.go", "return r.Release, nil", "return func() { _ = r }, nil")],
+        [("gateway/memory.go", "return nil, err\n\t}\n\treturn r.Release, nil", "return nil, err\n\t}\n\treturn func() { _ = r }, nil")],
     ),
     (
         "gateway keeps the chunks of slow readers in memory",
