@@ -64,7 +64,7 @@ func TestFetch_FailsIfGatewayDies(t *testing.T) {
 	for name, die := range map[string]func(*httptest.Server, *http.Request){
 		"refuses connections": func(srv *httptest.Server, _ *http.Request) { srv.Listener.Close(); panic(http.ErrAbortHandler) },
 		"closes connections":  func(*httptest.Server, *http.Request) { panic(http.ErrAbortHandler) },
-		"hangs":               func(_ *httptest.Server, r *http.Request) { <-r.Context().Done() },
+		"hangs":               func(_ *httptest.Server, r *http.Request) { <-r.Context().Done(); panic(http.ErrAbortHandler) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			gateway := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}
