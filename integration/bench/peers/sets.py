@@ -50,7 +50,7 @@ class Set:
             yield i, self.label(i), self.content(i)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All samples as rows of a table, with images in the form of `datasets`."""
+        """All samples as rows of a table, with images as Hugging Face's `datasets` library encodes them."""
         for i, label, content in self:
             yield {"image": {"bytes": content, "path": f"{i:08d}.jpg"}, "label": label}
 

@@ -160,7 +160,7 @@ near 1 is what can be expected, where all decode by the same code.
     for r in (r for r in book["rows"].values() if r["part"] == "same"):
         equal = "equal" if r["same"] else "different"
         rows.append([r["set"], NAMES[r["library"]], report.failed(r), f"{r['samples']:,} of {r['of']:,}", equal])
-    text += "\n### The pixels and texts read, against Pillow's\n\nThe middle of each image, without chance; LitData decodes by torchvision.\n\n"
+    text += "\n### The pixels and texts read, against Pillow's\n\nCenter crops, without random steps; LitData decodes by torchvision.\n\n"
     return text + report.table(["set", "", "error", "samples", "digest of all values"], rows)
 
 

@@ -117,7 +117,7 @@ def _parquet(rows: Rows, part: str, shard: int, out: str) -> None:  # noqa: ARG0
 
 
 class Augment:
-    """Crops and flips a Pillow image or a tensor at random. fixed: uses the middle of each image instead."""
+    """Crops and flips a Pillow image or a tensor at random. `fixed`: takes the center crop instead."""
 
     def __init__(self, fixed: bool) -> None:
         from torchvision import transforms
@@ -288,7 +288,7 @@ def epoch(job: Job, library: str, how: str) -> dict[str, Any]:
 
 
 def expected(name: str, images: Path) -> int:
-    """The digest of a whole epoch with the middle of each image, as Pillow decodes it."""
+    """The digest of an epoch of center crops, of images that Pillow decoded."""
     from PIL import Image
 
     paths, middle = sorted(images.iterdir()), Augment(fixed=True)

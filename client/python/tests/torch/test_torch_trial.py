@@ -4,7 +4,7 @@ test_torch_accuracy.py checks the order itself. Here a network is trained with i
 test-nightly` runs this test, because it takes minutes. Everything is drawn from seeds and computed by one thread, so a machine yields the
 same figures each time.
 
-The network sees only the middle of each picture: with whole pictures it soon learns all 3,000, and orders would not differ. These settings
+The network sees only a center crop of each picture: with whole pictures it soon learns all 3,000, and orders would not differ. These settings
 were chosen with `full` and a seed outside SEEDS, before any other order was tried. Accuracy then reaches 0.93, and hardly changes in the
 last four epochs.
 
