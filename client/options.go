@@ -21,7 +21,7 @@ type Options struct {
 	Seed       *uint64 `query:"seed"`       // seed of the shuffle (default the dataset's)
 	Shuffle    string  `query:"shuffle"`    // shuffle algorithm (default the dataset's): none, window, slot, full
 	Window     uint64  `query:"window"`     // chunks (shuffle window) or lanes (slot) mixed at a time (default the dataset's)
-	Strata     uint64  `query:"strata"`     // number of sets of chunks that each window draws from equally (default none)
+	Strata     uint64  `query:"strata"`     // number of strata: sets of chunks with equal shares of a window (default none)
 	Importance string  `query:"importance"` // draw samples by the weights in this snapshot (default none)
 	Tail       string  `query:"tail"`       // handling of an incomplete last batch (default the dataset's): short, drop, pad
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)

@@ -25,7 +25,7 @@ default plan of the current generation. Reads no data.`,
 			var l location.Location
 			var offline string
 			f.Text(&q.Key, "key", "", "`KEY` key of the sample")
-			f.Text(&q.Shard, "shard", "", "`SHARD` shard of the sample, if several shards have the key")
+			f.Text(&q.Shard, "shard", "", "`SHARD` shard that holds the sample, if several shards have --key")
 			f.Text(&q.Epochs, "epochs", "", "`N-N` first and last epoch, or N")
 			f.Text(&offline, "offline", "", "`DATASET` read the index of this dataset instead of asking a gateway")
 			f.Output(a.App)

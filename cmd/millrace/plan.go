@@ -28,8 +28,8 @@ type planQuestion struct {
 func (q *planQuestion) define(f *cli.Flags) {
 	parameterFlags(f, &q.opt, address.Order|address.Batching, "seed", "tail")
 	f.Numbers(&q.WorldSizes, "world-size", nil, "`N,...` world sizes: for each, compare shares of ranks with and without locality")
-	f.Numbers(&q.Homes, "homes", nil, "`N,...` numbers of gateways that serve the ranks (default the world size)")
-	f.Numbers(&q.Gateways, "gateways", nil, "`N,...` numbers of gateways after a change during a job: count the chunks read again")
+	f.Numbers(&q.Homes, "homes", nil, "`N,...` gateway counts to compare with locality (default the world size)")
+	f.Numbers(&q.Gateways, "gateways", nil, "`N,...` gateway counts after a change during a job: count the chunks read again")
 	f.Size(&q.Cache, "cache-size", 0, "size of a cache: also count the store requests of a later epoch with it")
 	f.Price(&q.Price, "request-price", "price per million store requests, for the cost of an epoch")
 	f.Optional(&q.batch, "batch", "")

@@ -49,7 +49,7 @@ Bad samples are listed with --key or --keys, or found with --verify. Nothing is 
 			var x quarantineFlags
 			var l location.Location
 			f.List(&x.keys, "key", "`KEY` bad sample; repeatable; keys with commas require --keys")
-			f.Text(&x.shard, "shard", "", "`SHARD` shard of the samples of --key, if several shards have the key")
+			f.Text(&x.shard, "shard", "", "`SHARD` shard that holds the samples of --key, if several shards have the keys")
 			f.Text(&x.file, "keys", "", "`FILE` file of bad samples, one per line: key, tab, reason, tab, shard (-: stdin)")
 			f.Text(&x.reason, "reason", "", "`TEXT` reason for samples that have no reason in the file")
 			f.Flag(&x.verify, "verify", "find bad samples: read every chunk and compare it with the index")

@@ -59,7 +59,7 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` eviction policies to compare: lru, plan or both", simulate.Policies()...)
 	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZE,...` size of a gateway's disk cache, 0 for none")
 	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes per second of a gateway's disk")
-	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` numbers of gateways in the cluster, 1 to 1000, which share the ranks")
+	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateway counts to simulate, 1 to 1000; the gateways share the ranks")
 	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has its own cache")
 	f.Choice(&x.share, "share", "contiguous", "how a batch is divided among ranks", "contiguous", "locality")
 	f.Bandwidth(&s.LinkRate, "link", 0, "bandwidth of a gateway's link, such as 100Gbit/s (default unlimited)")

@@ -114,7 +114,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "strata", Group: Order, Most: shuffle.MaxStrata, Neutral: "0",
-		Help:  "number of sets of chunks that each window draws from equally (default none)",
+		Help:  "number of strata: sets of chunks with equal shares of a window (default none)",
 		Doc:   "Strata that the chunks are dealt to, with shuffle=window: each row takes one chunk of each. A divisor of window; 0: none.",
 		read:  readStrata,
 		write: func(p Plan) string { return decimal(p.Params.Strata) },

@@ -21,7 +21,7 @@ type Question struct {
 	Order      shuffle.Params // the chosen order, described by Locality and warnings
 	WorldSizes []int          // numbers of ranks for Locality
 	Homes      []int          // homes for each number of ranks; none: as many homes as ranks
-	Gateways   []int          // numbers of gateways that replace one gateway per home, for Takeovers
+	Gateways   []int          // gateway counts that replace one gateway per home, for Takeovers
 	Cache      int64          // size of a cache in bytes, for LaterReads; 0: no cache
 	PartSize   int64          // maximum bytes of one store read
 	Price      float64

@@ -21,7 +21,7 @@ func (c *Comparison) Print(w io.Writer, name string) {
 		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", c.Locality.Describe())
 		c.Locality.print(w)
 		if len(c.Locality.Takeovers) > 0 {
-			fmt.Fprintf(w, "\nother numbers of gateways under a job that began with one for each home:\n\n")
+			fmt.Fprintf(w, "\nother gateway counts during a job that began with one gateway per home:\n\n")
 			c.Locality.printTakeovers(w)
 		}
 	}
