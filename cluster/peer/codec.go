@@ -172,7 +172,7 @@ func (r *Reader) check() error {
 	case r.BatchSize > maxPosition || r.WorldSize > maxPosition || r.Rank >= max(r.WorldSize, 1):
 		return fmt.Errorf("invalid rank %d of %d, with batches of %d", r.Rank, r.WorldSize, r.BatchSize)
 	case r.Homes > max(r.WorldSize, 1):
-		return fmt.Errorf("invalid homes: %d for %d ranks", r.Homes, r.WorldSize)
+		return fmt.Errorf("invalid homes: %d: must be at most the world size, %d", r.Homes, max(r.WorldSize, 1))
 	case r.Think < 0 || r.Think > maxThink:
 		return fmt.Errorf("invalid think time %v", r.Think)
 	}

@@ -144,7 +144,7 @@ func TestCheckEnd(t *testing.T) {
 
 func TestDecodeSamples_Refuses(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
-		{"seed=1", "at: missing: the positions of samples, as at=3,17,99"},
+		{"seed=1", "at: missing: must list the positions of samples, such as at=3,17,99"},
 		{"at=", "at: empty"},
 		{"at=1,,2", "at: empty"},
 		{"at=1,x,y", "at: must be an unsigned decimal number, with digits only"},

@@ -234,21 +234,21 @@ func Bounded(s string) string {
 	}, s)
 }
 
-// DecodeBatch decodes a batch from a query and from the epoch and batch in the path.
+// DecodeBatch decodes the query of a request for a batch. epoch and batch are parts of the path.
 func DecodeBatch(q *Query, d Dataset, epoch, batch string) Batch {
 	b := DecodeEpoch(q, d, epoch)
 	b.Number = q.Decimal("batch", batch, 0, math.MaxUint64)
 	return b
 }
 
-// DecodeEpoch decodes the first batch of an epoch.
+// DecodeEpoch decodes the query of a request for an epoch. The result is its first batch.
 func DecodeEpoch(q *Query, d Dataset, epoch string) Batch {
 	b := Batch{Plan: DecodePlan(q, d)}
 	b.Epoch = q.Decimal("epoch", epoch, 0, math.MaxUint64)
 	return b
 }
 
-// DecodeSamples decodes samples by their positions in an epoch.
+// DecodeSamples decodes the query of a request for samples by their positions in an epoch.
 func DecodeSamples(q *Query, d Dataset, epoch string) Batch {
 	b := DecodeEpoch(q, d, epoch)
 	b.At = q.positions()
@@ -259,7 +259,7 @@ func DecodeSamples(q *Query, d Dataset, epoch string) Batch {
 // may draw with replacement.
 func (q *Query) positions() []uint64 {
 	if !q.Given("at") {
-		q.Fail("at", "missing: the positions of samples, as at=3,17,99")
+		q.Fail("at", "missing: must list the positions of samples, such as at=3,17,99")
 	}
 	if q.Failed("at") {
 		return nil
@@ -279,7 +279,7 @@ func (q *Query) positions() []uint64 {
 	return at
 }
 
-// DecodeSample decodes the identification of one sample.
+// DecodeSample decodes the query of a request that identifies a sample by its key and shard.
 func DecodeSample(q *Query, d Dataset) Sample {
 	s := Sample{Dataset: d.Name, Generation: d.Generation, Key: q.Text("key")}
 	if q.Given("shard") {

@@ -111,7 +111,7 @@ func stray(l format.Listing, o format.Options) error {
 		switch {
 		case !strings.HasSuffix(format.Plain(object.Key), suffix):
 		case strings.Contains(object.Key, "/"):
-			return fmt.Errorf("shard %.200q has no %s in a parent directory: index the directory that has this file, or merge the files with streaming.base.util.merge_index",
+			return fmt.Errorf("shard %.200q: no %s at the top of the indexed directory: index the directory that contains %[2]s, or merge several with streaming.base.util.merge_index",
 				object.Key, offsets.IndexKey)
 		default:
 			return fmt.Errorf("shard %.200q requires an %s with a list of \"shards\" in its directory: copy the file that the writer of the shard stored", object.Key, offsets.IndexKey)

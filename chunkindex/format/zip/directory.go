@@ -193,7 +193,7 @@ func readEnding(tail []byte, size int64) (e ending, err error) {
 		place := tail[at-placeLength : at]
 		from := int64(binary.LittleEndian.Uint64(place[8:]))
 		if from != begin+int64(at)-placeLength-wideLength || from < begin {
-			return e, errors.New("its Zip64 end record is not at its recorded offset: other bytes precede the archive, or it has an unsupported extension")
+			return e, errors.New("its Zip64 end record is not at its recorded offset: other bytes precede the archive, or the record has an extensible data sector, which is not supported")
 		}
 		w := tail[from-begin:]
 		if string(w[:4]) != wideMagic || binary.LittleEndian.Uint64(w[4:]) != wideLength-12 {

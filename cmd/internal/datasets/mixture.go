@@ -31,7 +31,7 @@ func ParseMixture(text string) (Mixture, error) {
 		case option == "per-batch":
 			perBatch, err = parseCounts(value)
 		default:
-			err = errors.New("unknown option: must be samples, choose or per-batch")
+			err = errors.New("unknown option: must be samples=, choose= or per-batch=")
 		}
 		if err != nil {
 			return Mixture{}, fmt.Errorf("%s: %w", part, err)
@@ -74,11 +74,11 @@ func parseCounts(text string) ([]uint64, error) {
 // share sets the numbers of samples of each source: choose per epoch, perBatch per batch.
 func share(m *address.Mixture, choose, perBatch []uint64) error {
 	if choose != nil && (perBatch != nil || m.Samples > 0) {
-		return errors.New("choose sets the number of samples of an epoch: it excludes samples and per-batch")
+		return errors.New("choose= sets the number of samples of an epoch: it excludes samples= and per-batch=")
 	}
 	for _, counts := range [][]uint64{choose, perBatch} {
 		if counts != nil && len(counts) != len(m.Sources) {
-			return fmt.Errorf("got %d numbers for %d sources: choose and per-batch require one number for each source", len(counts), len(m.Sources))
+			return fmt.Errorf("got %d numbers for %d sources: choose= and per-batch= require one number for each source", len(counts), len(m.Sources))
 		}
 	}
 	m.PerBatch = perBatch != nil

@@ -31,7 +31,7 @@ func TestParseMixture(t *testing.T) {
 		"m=a:0":                          "whole number, at least 1",
 		"m=a:x":                          "whole number, at least 1",
 		"m=":                             "must be the name of a dataset",
-		"m=a,repeat=3":                   "must be samples, choose or per-batch",
+		"m=a,repeat=3":                   "must be samples=, choose= or per-batch=",
 		"m=a,samples=x":                  "invalid syntax",
 		"m=a,b,choose=1":                 "1 numbers for 2 sources",
 		"m=a,b,per-batch=1/0":            "whole number of at least 1",
