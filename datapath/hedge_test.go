@@ -195,7 +195,8 @@ func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 	}
 }
 
-// tiersAre checks the tiers of a body: peers delivered sent bytes, and the store the rest of all.
+// tiersAre checks the tiers of a body of `all` bytes: peers delivered `sent` of them, and the store
+// the rest.
 func tiersAre(t *testing.T, body *batch.Body, all, sent int64) {
 	t.Helper()
 	got := map[string]int64{}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzOrder uses any parameters and small chunks: an epoch is a bijection, consistent with its
-// inverse and its spans. A slot order and one with strata agree with models of their definitions.
+// FuzzOrder uses any parameters and small chunks. An epoch is a bijection, consistent with its
+// inverse and its spans. The orders of slot and of strata agree with a reference implementation.
 func FuzzOrder(f *testing.F) {
 	f.Add(uint8(0), uint64(1), uint64(0), uint64(0), []byte{})
 	f.Add(uint8(1), uint64(2), uint64(42), uint64(1)<<32, []byte{3, 0, 9, 1})

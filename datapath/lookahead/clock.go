@@ -26,8 +26,8 @@ type clock struct {
 	spent Spent // does not decay
 }
 
-// overlap is the share of the time with open answers for which more than most must be open to raise
-// most.
+// overlap is the threshold for raising most: the share of the time with open answers in which more
+// than most of them were open.
 const overlap = 0.02
 
 // Arrival describes the arrival of a request before its read. The zero value means that the request

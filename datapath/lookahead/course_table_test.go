@@ -26,7 +26,7 @@ func (w *walk) cursor(epoch, first uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: w.plan, Epoch: w.plan.Epoch(epoch), First: first, End: first + 10, BatchSize: 10}
 }
 
-// next records a request at first, and requires that a run from from to end begins.
+// next records a request at position `first`, and requires that a run from `from` to `end` begins.
 func (w *walk) next(epoch, first, from, end uint64) *Run[int] {
 	w.Helper()
 	w.Come(w.cursor(epoch, first))
@@ -37,7 +37,7 @@ func (w *walk) next(epoch, first, from, end uint64) *Run[int] {
 	return r
 }
 
-// no records a request at first, and requires that no run begins.
+// no records a request at position `first`, and requires that no run begins.
 func (w *walk) no(epoch, first uint64) {
 	w.Helper()
 	w.Come(w.cursor(epoch, first))

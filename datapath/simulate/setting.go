@@ -93,8 +93,8 @@ func (s *Setting) CheckSharing(d *Data) error {
 	return nil
 }
 
-// Least returns the smallest cache that can serve the data at all. It holds a chunk that arrives
-// while another one is in use, and a batch.
+// Least returns the smallest cache that can serve the data: room for two chunks of the largest size
+// (one in use, one arriving) and for a rank's batch.
 func (s *Setting) Least(d *Data) int64 { return 2*d.largest() + s.body(d) }
 
 // mostGateways limits the number of gateways.

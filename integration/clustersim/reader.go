@@ -67,8 +67,8 @@ func (r *reader) stepped(asked time.Time, last bool) {
 	}
 }
 
-// getter returns a function that reads the batches of an epoch one after another, and returns false
-// if the reader gave up.
+// getter returns a function that reads batch m of an epoch, and returns false if the reader gave
+// up. It must be called once per batch, in ascending order.
 func (r *reader) getter(ctx context.Context, b shuffle.Batching, epoch *shuffle.Epoch) func(m uint64) bool {
 	get := func(by *reader, m uint64) bool {
 		at, samples := by.share(b, epoch, m)

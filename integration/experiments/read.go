@@ -222,8 +222,9 @@ func (c *census) never() (n int) {
 }
 
 // spread returns the variance of a class's share in a batch relative to independent draws, for data
-// sorted by class. It is averaged over the possible positions of classes on chunks: n/(n-1) *
-// (E[sum of squares]/b - b/n).
+// sorted by class, averaged over the possible positions of classes on chunks. With n chunks and a
+// mean batch size of b, it is n/(n-1) * (E/b - b/n), where E is the mean over batches of the summed
+// squares of the number of samples per chunk.
 func (c *census) spread() float64 {
 	if c.batches == 0 || c.chunks < 2 {
 		return 0

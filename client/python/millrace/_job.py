@@ -261,7 +261,7 @@ class State:
         return said or "the order is another one than"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns integers, texts, and the parameters of the order by name."""
+        """Returns the state as a dict for JSON: the position, the dataset, the values that must not change, and the parameters of the order."""
         sample = {"sample": self.place.sample} if self.place.sample else {}
         place = {"epoch": self.place.epoch, "batch": self.place.batch, **sample}
         return {"state": _FORM, **place, "dataset": self.dataset, **self.fixed, "order": dict(self.order)}

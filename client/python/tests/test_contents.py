@@ -244,7 +244,7 @@ def test_a_transform_that_returns_nothing(rows: millrace.Client) -> None:
 
 
 def test_on_error_may_refuse_a_whole_batch(rows: millrace.Client) -> None:
-    """on_error alone decides about a sample for which a function fails."""
+    """Only `on_error` decides about a sample for which a function fails."""
     with pytest.warns(UserWarning, match="left out all"):
         assert not list(rows.epoch(0, reading=Reading(filter=misspelt, on_error=lambda _: None)))
 

@@ -160,7 +160,7 @@ def test_a_transformed_sample_frees_its_decoded_parts(client: millrace.Client) -
 
 
 def test_samples_become_dicts(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) -> None:
-    """Tests collate without transform, and a transform that returns the sample."""
+    """Tests `collate` without `transform`, and a `transform` that returns the sample."""
 
     def change(sample: millrace.Sample) -> millrace.Sample:
         sample["size"], sample["cls"] = len(sample["jpg"]), sample["cls"] + 1
@@ -225,7 +225,7 @@ def test_on_error_covers_every_step(client: millrace.Client, step: str) -> None:
 
 
 def test_a_decoder_that_a_step_asks_for(client: millrace.Client) -> None:
-    """on_error is called once for a part, and the steps receive its result."""
+    """`on_error` is called once for a part, and the steps receive its result."""
     told = []
 
     def picky(view: memoryview) -> int:
@@ -284,7 +284,7 @@ def test_a_function_of_a_batch_that_fails_names_the_batch(client: millrace.Clien
 
 
 def test_a_collate_that_returns_nothing_is_refused(client: millrace.Client) -> None:
-    """As for transform, only the first batch is checked, because a later batch may have no value."""
+    """As for `transform`, only the first batch is checked, because a later batch may have no value."""
     assert str(_refused(client, collate=lambda _: None)) == "collate returned None for the first batch; is a return missing?"
     values = [batch.value for batch in client.epoch(0, reading=Reading(collate=lambda samples: len(samples) == 32 or None))]
     assert values == [True] * 15 + [None]
