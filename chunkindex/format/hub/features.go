@@ -31,15 +31,15 @@ func Classes(text []byte) (map[string][]string, error) {
 		} `json:"info"`
 	}
 	if len(text) > MaxFeatures {
-		return nil, fmt.Errorf("Hugging Face datasets metadata: %d bytes exceed the limit of %d", len(text), MaxFeatures)
+		return nil, fmt.Errorf("metadata of Hugging Face datasets: %d bytes exceed the limit of %d", len(text), MaxFeatures)
 	}
 	if err := json.Unmarshal(text, &about); err != nil {
-		return nil, fmt.Errorf("Hugging Face datasets metadata: %w", err)
+		return nil, fmt.Errorf("metadata of Hugging Face datasets: %w", err)
 	}
 	classes := map[string][]string{}
 	for name, column := range about.Info.Features {
 		if err := classesOf(name, column, maxDepth, classes); err != nil {
-			return nil, fmt.Errorf("Hugging Face datasets metadata: column %.64q: %w", name, err)
+			return nil, fmt.Errorf("metadata of Hugging Face datasets: column %.64q: %w", name, err)
 		}
 	}
 	return classes, nil
