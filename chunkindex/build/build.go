@@ -321,7 +321,7 @@ func (b *builder) list(ctx context.Context) error {
 	if several := b.mixture(b.shardKeys); several != nil {
 		return several
 	}
-	if err := cmp.Or(b.refusePartitions(), b.refuseCaches()); err != nil {
+	if err := b.refusePartitions(); err != nil {
 		return err
 	}
 	b.report.ClassFolders = classFolders(b.found)

@@ -33,6 +33,10 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	if err := b.refuseTables(l); err != nil {
 		return err
 	}
+	l, assumed, err := b.withoutInput(ctx, l)
+	if err != nil {
+		return err
+	}
 	var claims []claim
 	for _, f := range b.formats {
 		if hints.Named && b.opt.Format != f.Name || !hints.Named && f.Last && len(claims) > 0 {
@@ -62,6 +66,9 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	default:
 		return several(claims)
 	}
+	if assumed != "" {
+		b.found.Assumed = func() string { return assumed }
+	}
 	if err := b.outnumbered(l); err != nil {
 		return err
 	}
@@ -74,7 +81,7 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	if err := b.passedOver(l); err != nil {
 		return err
 	}
-	_, err := layout.EncodeMeta(b.meta()) // reports oversized metadata before any scan
+	_, err = layout.EncodeMeta(b.meta()) // reports oversized metadata before any scan
 	return err
 }
 

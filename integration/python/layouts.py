@@ -136,6 +136,25 @@ def arrow_added(to: pathlib.Path) -> Rows:
     return pa.concat_tables(tables, promote_options="permissive").to_pylist()
 
 
+def mapped(to: pathlib.Path, **options: Any) -> Rows:
+    """A cache of Hugging Face after map: the table that map derived."""
+    source = to.parent / f"{to.name}.jsonl"
+    source.write_text("\n".join(json.dumps({"id": i, "text": f"é{i}"}) for i in range(40)))
+    found = datasets.load_dataset("json", data_files=str(source), split="train", cache_dir=str(to))
+    return found.map(lambda row: {"text": row["text"] * 2, "length": len(row["text"])}, **options).to_list()
+
+
+def mapped_by_two(to: pathlib.Path) -> Rows:
+    return mapped(to, num_proc=2)
+
+
+def saved_and_mapped(to: pathlib.Path) -> Rows:
+    """A directory of save_to_disk in which map and filter stored tables: load_from_disk ignores those."""
+    datasets.Dataset.from_list([{"id": i} for i in range(30)]).save_to_disk(to, num_shards=2)
+    datasets.load_from_disk(str(to)).map(lambda row: {"id": -row["id"]}).filter(lambda row: row["id"] < -9)
+    return datasets.load_from_disk(str(to)).to_list()
+
+
 def images(to: pathlib.Path, names: list[str]) -> dict[str, str]:
     """Writes images and returns the digest of each."""
     for i, name in enumerate(names):
@@ -242,6 +261,9 @@ LAYOUTS: dict[str, Callable[[pathlib.Path], Rows]] = {
     "nullability": nullability,
     "pandas-null": pandas_null,
     "arrow-added": arrow_added,
+    "hf-map": mapped,
+    "hf-map-processes": mapped_by_two,
+    "hf-saved": saved_and_mapped,
 }
 
 

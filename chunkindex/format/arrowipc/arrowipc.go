@@ -47,6 +47,15 @@ func files() rowscan.Files {
 	}
 }
 
+// Columns returns the columns of a file or stream.
+func Columns(ctx context.Context, l format.Listing, o format.Object) ([]*rows.Node, error) {
+	f, err := open(ctx, rowscan.Listed(l, o.Key), o.Size)
+	if err != nil {
+		return nil, err
+	}
+	return f.schema.Fields, nil
+}
+
 // file is a file or stream whose schema has been read.
 type file struct {
 	window

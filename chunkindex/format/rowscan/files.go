@@ -112,7 +112,7 @@ func (d *dataset) readSchemas(ctx context.Context, l format.Listing) error {
 		schemas, errs := make([][]*rows.Node, len(some)), make([]error, len(some))
 		var group sync.WaitGroup
 		for i, s := range some {
-			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, listed{l, s.Key}, s.Size, d.names) })
+			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, Listed(l, s.Key), s.Size, d.names) })
 		}
 		group.Wait()
 		for i, s := range some {
@@ -175,7 +175,9 @@ func (d *dataset) label(ctx context.Context, o format.Options) (json.RawMessage,
 	return rows.Marshal(d.schema)
 }
 
-// listed reads ranges of an object through a listing.
+// Listed returns the ranges of an object in a listing.
+func Listed(l format.Listing, key string) format.Ranges { return listed{l, key} }
+
 type listed struct {
 	format.Listing
 	key string
