@@ -96,7 +96,7 @@ func floorPlan() map[string]room {
 		// nothing more needs no row.
 		"chunkindex/format/*":          flat(),
 		"chunkindex/format":            {ours: []string{"chunkindex/codec/.", "chunkindex/rows"}, never: []string{"net", "os"}},
-		"chunkindex/format/hub":        {ours: []string{"chunkindex/rows"}, outside: []string{"go.yaml.in/yaml"}, never: []string{"net", "os"}},
+		"chunkindex/format/hub":        {ours: []string{"chunkindex/format/naming", "chunkindex/rows"}, outside: []string{"go.yaml.in/yaml"}, never: []string{"net", "os"}},
 		"chunkindex/format/naming":     {ours: []string{"chunkindex/format/."}, never: []string{"context", "net", "os"}},
 		"chunkindex/format/offsets":    {ours: []string{"chunkindex/format/."}, never: []string{"net", "os"}},
 		"chunkindex/format/rowscan":    {ours: []string{"chunkindex/codec/.", "chunkindex/format/.", "chunkindex/rows"}, never: []string{"net/http", "os"}},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -284,7 +285,7 @@ func (b *builder) list(ctx context.Context) error {
 		case layout.OwnObject(key) || strings.HasSuffix(o.Key, "/"): // a trailing slash marks a directory
 		case b.opt.Files != nil && !b.opt.Files[key]:
 			b.report.Unlisted++
-		case !Matches(b.opt.Match, key):
+		case !naming.Matches(b.opt.Match, key):
 			if !format.Hidden(key) {
 				b.report.Unmatched++
 				b.unmatched = cmp.Or(b.unmatched, key)

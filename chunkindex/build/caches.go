@@ -20,9 +20,6 @@ import (
 // of the process.
 var cacheName = regexp.MustCompile(`^(cache-[0-9a-f]+)(?:_\d{5}(_of_(\d{5})))?\.arrow$`)
 
-// maxCalls is the maximum number of calls that an error lists.
-const maxCalls = 8
-
 // call describes the tables that one call stored.
 type call struct {
 	pattern string // selects the tables
@@ -94,7 +91,7 @@ func (b *builder) withoutInput(ctx context.Context, l *listing) (*listing, strin
 
 // readCalls finds out which of the calls stored only indices.
 func (l *listing) readCalls(ctx context.Context, calls []*call) error {
-	for _, c := range calls[:min(len(calls), maxCalls)] {
+	for _, c := range calls {
 		o, _ := offsets.Find(l.seen, c.tables[0])
 		columns, err := arrowipc.Columns(ctx, l, o)
 		if err != nil {
@@ -120,11 +117,10 @@ func refuseCalls(calls []*call, others []string) error {
 	if len(others) > 0 {
 		e.Ways = append(e.Ways, format.Way{Flag: "match", Value: "!cache-*.arrow", Effect: fmt.Sprintf("selects the %d other tables", len(others))})
 	}
-	for _, c := range calls[:min(len(calls), maxCalls)] {
-		if c.indices {
-			continue
+	for _, c := range calls {
+		if !c.indices {
+			e.Ways = append(e.Ways, format.Way{Flag: "match", Value: c.pattern, Effect: fmt.Sprintf("selects %d of %d tables of one call", len(c.tables), c.want)})
 		}
-		e.Ways = append(e.Ways, format.Way{Flag: "match", Value: c.pattern, Effect: fmt.Sprintf("selects %d of %d tables of one call", len(c.tables), c.want)})
 	}
 	e.Ways = append(e.Ways, format.Way{Command: "dataset.save_to_disk(DIRECTORY)", Effect: "in Python writes the rows that the calls selected"})
 	return e

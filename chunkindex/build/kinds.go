@@ -133,7 +133,7 @@ func (s kindSet) pattern(name string) string {
 		pattern = "*.{" + strings.Join(all, ",") + "}"
 	}
 	for other, k := range s {
-		if other != name && slices.ContainsFunc(k.keys, func(key string) bool { return Matches(pattern, key) }) {
+		if other != name && slices.ContainsFunc(k.keys, func(key string) bool { return naming.Matches(pattern, key) }) {
 			return ""
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -18,7 +19,7 @@ func (b *builder) eachObject(ctx context.Context, visit func(objstore.Object) er
 	}
 	return s.ListLinks(ctx, b.prefix, visit, func(key string, dir bool) {
 		key = strings.TrimPrefix(key, b.prefix)
-		if layout.OwnObject(key) || !dir && !Matches(b.opt.Match, key) || !b.opt.Hidden && format.Hidden(key) {
+		if layout.OwnObject(key) || !dir && !naming.Matches(b.opt.Match, key) || !b.opt.Hidden && format.Hidden(key) {
 			return
 		}
 		if b.report.Links++; b.report.Links == 1 {

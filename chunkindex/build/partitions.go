@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
@@ -44,5 +45,5 @@ func (b *builder) refusePartitions() error {
 
 // chosenByPattern reports whether the user's pattern or list selects objects instead of excluding some.
 func (b *builder) chosenByPattern() bool {
-	return b.opt.Files != nil || b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, leavesOut)
+	return b.opt.Files != nil || b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, naming.Excludes)
 }

@@ -150,7 +150,7 @@ func energonRules(ctx context.Context, l *listing) (rules []splitRule, err error
 			return nil, fmt.Errorf("object %s: %w", key, err)
 		}
 		for _, s := range splits {
-			rules = append(rules, splitRule{name: s.Name, takes: func(key string) bool { return s.Keys[key] }})
+			rules = append(rules, splitRule{name: s.Name, takes: s.Takes})
 		}
 		if text != nil {
 			break

@@ -106,6 +106,24 @@ type Ranges interface {
 	ReadRange(ctx context.Context, offset int64, p []byte) error
 }
 
+// Stored returns a reader of a stored object of this size.
+func Stored(ctx context.Context, in Ranges, size int64) *io.SectionReader {
+	return io.NewSectionReader(readerAt{ctx, in}, 0, size)
+}
+
+// readerAt reads ranges of a stored object.
+type readerAt struct {
+	ctx context.Context
+	in  Ranges
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	if err := r.in.ReadRange(r.ctx, off, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
 // Decoded is a shard while its format decodes it.
 type Decoded struct {
 	io.ReadCloser             // reads the decoded bytes sequentially

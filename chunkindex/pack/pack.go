@@ -46,7 +46,7 @@ var ErrOccupied = errors.New("the destination already contains other shards")
 type Options struct {
 	ShardSize   int64       // target length of a shard, default 256 MiB; only a single larger sample produces a longer shard
 	Key         string      // "group" (files with the same key are one sample) or "path" (every file is one sample)
-	Match       string      // pattern of names, as in build.Matches; only matching files are packed; empty: all files
+	Match       string      // pattern of names, as in naming.Matches; only matching files are packed; empty: all files
 	Label       string      // LabelDirectory: each sample gets a member with the number of its class; empty: no labels
 	Tables      []string    // files whose rows describe other files, in addition to those called metadata.jsonl and metadata.csv; a sample gets a member with its row
 	Parallel    int         // number of shards written in parallel, default: the number of usable processors

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -129,7 +129,7 @@ func (s *sources) add(ctx context.Context, source string, opt Options) error {
 
 // visit adds one entry that is not a directory. It does not follow links.
 func (s *sources) visit(root *os.Root, p string, opt Options) error {
-	if !build.Matches(opt.Match, p) {
+	if !naming.Matches(opt.Match, p) {
 		return nil
 	}
 	if !opt.Hidden && format.Hidden(p) {

@@ -49,7 +49,7 @@ func files() rowscan.Files {
 
 // Columns returns the columns of a file or stream.
 func Columns(ctx context.Context, l format.Listing, o format.Object) ([]*rows.Node, error) {
-	f, err := open(ctx, rowscan.Listed(l, o.Key), o.Size)
+	f, err := open(ctx, rowscan.Listed{Listing: l, Key: o.Key}, o.Size)
 	if err != nil {
 		return nil, err
 	}

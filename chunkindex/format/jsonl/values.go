@@ -24,7 +24,7 @@ type values struct {
 
 // decode starts decoding a shard of the given kind.
 func decode(ctx context.Context, k kind, o format.Object, in format.Ranges) (format.Decoded, error) {
-	stored := io.NewSectionReader(at{ctx, in}, 0, o.Size)
+	stored := format.Stored(ctx, in, o.Size)
 	if !k.decoded() {
 		return format.Decoded{ReadCloser: io.NopCloser(stored)}, nil
 	}
@@ -102,16 +102,3 @@ func (*values) Close() error { return nil }
 
 // Params implements format.Frames: values need no parameters.
 func (*values) Params(int64, int64) ([]byte, []rows.Range) { return nil, nil }
-
-// at reads ranges of a stored object as an io.ReaderAt.
-type at struct {
-	ctx context.Context
-	in  format.Ranges
-}
-
-func (a at) ReadAt(p []byte, off int64) (int, error) {
-	if err := a.in.ReadRange(a.ctx, off, p); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}

@@ -112,7 +112,7 @@ func (d *dataset) readSchemas(ctx context.Context, l format.Listing) error {
 		schemas, errs := make([][]*rows.Node, len(some)), make([]error, len(some))
 		var group sync.WaitGroup
 		for i, s := range some {
-			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, Listed(l, s.Key), s.Size, d.names) })
+			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, Listed{l, s.Key}, s.Size, d.names) })
 		}
 		group.Wait()
 		for i, s := range some {
@@ -175,16 +175,14 @@ func (d *dataset) label(ctx context.Context, o format.Options) (json.RawMessage,
 	return rows.Marshal(d.schema)
 }
 
-// Listed returns the ranges of an object in a listing.
-func Listed(l format.Listing, key string) format.Ranges { return listed{l, key} }
-
-type listed struct {
+// Listed reads ranges of an object through a listing.
+type Listed struct {
 	format.Listing
-	key string
+	Key string
 }
 
-func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
-	in, err := l.Listing.Open(ctx, l.key, offset)
+func (l Listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
+	in, err := l.Listing.Open(ctx, l.Key, offset)
 	if err != nil {
 		return err
 	}

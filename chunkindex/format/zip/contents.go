@@ -2,7 +2,6 @@ package zip
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"hash"
@@ -14,39 +13,12 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
-	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // block is the number of bytes to read at a time. A store request costs about as much as reading a
 // few megabytes.
 const block = 4 << 20
-
-// sequence reads an object sequentially with range requests.
-type sequence struct {
-	ctx       context.Context
-	in        format.Ranges
-	off, size int64
-	buf       []byte
-	rest      []byte
-}
-
-func (s *sequence) Read(p []byte) (int, error) {
-	if len(s.rest) == 0 {
-		n := min(int64(len(s.buf)), s.size-s.off)
-		if n == 0 {
-			return 0, io.EOF
-		}
-		if err := s.in.ReadRange(s.ctx, s.off, s.buf[:n]); err != nil {
-			return 0, err
-		}
-		s.off += n
-		s.rest = s.buf[:n]
-	}
-	n := copy(p, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
 
 // headerLength returns the length of a member's header including name and extra field. b contains
 // the first bytes of the header.

@@ -108,7 +108,7 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 		return format.Decoded{}, err
 	}
 	d.archives[shard] = a
-	raw := io.TeeReader(&sequence{ctx: ctx, in: in, size: size, buf: make([]byte, min(size, block))}, &checker{members: a.members})
+	raw := io.TeeReader(bufio.NewReaderSize(format.Stored(ctx, in, size), int(min(size, block))), &checker{members: a.members})
 	if a.plain() {
 		return format.Decoded{ReadCloser: io.NopCloser(raw), Codec: codec.None}, nil
 	}
