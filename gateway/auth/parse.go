@@ -133,20 +133,20 @@ func (p *parser) grant(n *yaml.Node) {
 		return
 	}
 	who := p.who(m, p.grantee)
-	set, admin := p.rights(m)
+	set := p.rights(m)
 	if p.grantsSources(m) {
 		if set&setOf(Read) == 0 {
 			p.add(m.values["grants_sources"], "grants_sources applies to reading mixtures, but the rights do not include read")
 		}
 		set |= sources
 	}
-	datasets := p.datasets(m, set, admin)
+	datasets := p.datasets(m, set)
 	for _, name := range who {
 		permits := p.policy.permit(name)
-		permits.admin = permits.admin || admin
+		permits.datasets[""] |= set & setOf(Admin)
 		for _, d := range datasets {
 			if strings.Contains(d, "*") {
-				permits.patterns = append(permits.patterns, pattern{d, set})
+				permits.patterns = append(permits.patterns, pattern{d, set &^ setOf(Admin)})
 			} else {
 				permits.datasets[d] |= set
 			}
@@ -154,26 +154,22 @@ func (p *parser) grant(n *yaml.Node) {
 	}
 }
 
-// rights returns the rights on datasets, and whether admin is among the rights.
-func (p *parser) rights(m fields) (set rights, admin bool) {
+func (p *parser) rights(m fields) (set rights) {
 	if m.values["rights"] == nil {
 		p.add(m.at, "%s requires rights", m.what)
 	}
 	for _, e := range p.elements(m, "rights") {
 		name, ok := p.scalar(e, "a right")
-		if !ok {
-			continue
-		}
-		switch right, known := ParseRight(name); {
+		right, known := ParseRight(name)
+		switch {
+		case !ok:
 		case !known:
 			p.add(e, "right %.40q: must be %s", name, enumerate(rightNames()[Read:], "or"))
-		case right == Admin:
-			admin = true
 		default:
 			set |= setOf(right)
 		}
 	}
-	return set, admin
+	return set
 }
 
 func (p *parser) grantsSources(m fields) bool {
@@ -189,12 +185,12 @@ func (p *parser) grantsSources(m fields) bool {
 }
 
 // datasets returns the names and patterns of datasets to which a set of rights applies.
-func (p *parser) datasets(m fields, set rights, admin bool) []string {
+func (p *parser) datasets(m fields, set rights) []string {
 	n := m.values["datasets"]
-	switch {
-	case n == nil && set != 0:
+	switch admin := set & setOf(Admin); {
+	case n == nil && set != admin:
 		p.add(m.at, "%s with %s, %s or %s requires datasets", m.what, Read, Report, Warm)
-	case n != nil && set == 0 && admin:
+	case n != nil && set == admin && admin != 0:
 		p.add(n, "datasets apply only to read, report and warm: admin is a right on the gateway")
 	}
 	var all []string

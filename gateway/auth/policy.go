@@ -1,6 +1,10 @@
 package auth
 
-import "time"
+import (
+	"path"
+	"slices"
+	"time"
+)
 
 // policy is the content of one version of an access file. It is immutable, except for the cache
 // proofs.
@@ -30,12 +34,12 @@ func setOf(right Right) rights { return 1 << right }
 
 // permits are all grants of one name.
 type permits struct {
-	admin    bool
-	datasets map[string]rights // datasets with exact names
+	datasets map[string]rights // datasets with exact names; "": the gateway, for the right Admin
 	patterns []pattern
 }
 
-// pattern is a grant for the datasets whose names match.
+// pattern is a grant for the datasets whose names match. In its text, * matches any characters or
+// none. Neither names nor patterns contain other characters that are special to path.Match.
 type pattern struct {
 	text   string
 	rights rights
@@ -62,37 +66,10 @@ func (p *permits) has(set rights, dataset string) bool {
 	if p.datasets[dataset]&set == set {
 		return true
 	}
-	for i := range p.patterns {
-		if p.patterns[i].rights&set == set && matches(p.patterns[i].text, dataset) {
-			return true
-		}
-	}
-	return false
-}
-
-// matches reports whether a name matches a pattern, in which "*" matches any characters or none.
-func matches(pattern, name string) bool {
-	star, from := -1, 0 // position of the last star, and of the name after the characters that it matches
-	p, n := 0, 0
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, from = p, n
-			p++
-		case p < len(pattern) && pattern[p] == name[n]:
-			p++
-			n++
-		case star >= 0: // the star matches one more character
-			from++
-			p, n = star+1, from
-		default:
-			return false
-		}
-	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
+	return slices.ContainsFunc(p.patterns, func(granted pattern) bool {
+		fits, err := path.Match(granted.text, dataset)
+		return granted.rights&set == set && fits && err == nil
+	})
 }
 
 // stands reports whether a principal's credentials are still valid, since a long response may
@@ -114,16 +91,6 @@ func (p *policy) may(who Principal, set rights, dataset string) bool {
 		}
 	}
 	return p.permits[anonymous].has(set, dataset)
-}
-
-func (p *policy) isAdmin(who Principal) bool {
-	for _, name := range who.who {
-		if permits := p.permits[name]; permits != nil && permits.admin {
-			return true
-		}
-	}
-	permits := p.permits[anonymous]
-	return permits != nil && permits.admin
 }
 
 // limit returns the first entry that applies to the principal.

@@ -1,12 +1,6 @@
 package auth
 
-import (
-	"path"
-	"strings"
-	"testing"
-
-	"pgregory.net/rapid"
-)
+import "testing"
 
 // named returns a principal with the given names.
 func named(names ...string) Principal { return Principal{Name: names[0], who: names} }
@@ -146,23 +140,4 @@ func TestEverybody(t *testing.T) {
 	if g.GrantsSources(p, "mix") || g.Limits(p) != (Limits{}) || g.Reload() != nil || !g.Stats().FileOK {
 		t.Error("got sources, limits or a fault, want none")
 	}
-}
-
-// TestPatternsAgainstPath compares patterns with path.Match of the standard library. Dataset names
-// contain no character that is special to path.Match.
-func TestPatternsAgainstPath(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		pattern := rapid.StringMatching(`[ab*]{0,8}`).Draw(t, "pattern")
-		name := rapid.StringMatching(`[ab]{0,12}`).Draw(t, "name")
-		if rapid.Bool().Draw(t, "fits") {
-			name = strings.ReplaceAll(pattern, "*", name)
-		}
-		want, err := path.Match(pattern, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := matches(pattern, name); got != want {
-			t.Errorf("%q against %q: got %t, want %t", name, pattern, got, want)
-		}
-	})
 }
