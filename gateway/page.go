@@ -85,7 +85,7 @@ func (g *Gateway) sendFile(x *exchange, name string) error {
 	h.Add("Vary", "Accept-Encoding")
 	h.Set("Cache-Control", "no-cache") // another release has different files with the same names
 	content, etag := f.Content, f.ETag
-	if takesGzip(x.r.Header.Values("Accept-Encoding")) {
+	if address.Quality(strings.Join(x.r.Header.Values("Accept-Encoding"), ","), "gzip") > 0 {
 		h.Set("Content-Encoding", "gzip")
 		content, etag = f.Gzip, strings.TrimSuffix(f.ETag, `"`)+`-gzip"` // a strong ETag identifies one representation
 	}
@@ -99,15 +99,4 @@ func (g *Gateway) sendFile(x *exchange, name string) error {
 	}
 	sendBytes(x, http.StatusOK, f.Type, content)
 	return nil
-}
-
-// takesGzip reports whether Accept-Encoding lists gzip and does not exclude it.
-func takesGzip(accepted []string) bool {
-	for encoding := range strings.SplitSeq(strings.Join(accepted, ","), ",") {
-		name, params, _ := strings.Cut(encoding, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			return strings.ReplaceAll(params, " ", "") != "q=0"
-		}
-	}
-	return false
 }

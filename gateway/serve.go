@@ -287,7 +287,7 @@ func (x *exchange) generation() string {
 func generationIn(query string) (generation string) {
 	for part := range strings.SplitSeq(query, "&") {
 		value, ok := strings.CutPrefix(part, "generation=")
-		value = address.PlainGeneration(value)
+		value = address.PlainCommas(value)
 		switch {
 		case !ok:
 		case generation != "" || !isGeneration(value):

@@ -159,9 +159,9 @@ func (m Mixture) Name() string {
 	return mixturePrefix + strings.Join(parts, ",")
 }
 
-// PlainGeneration unescapes the commas in the value of generation=, since some programs escape
+// PlainCommas unescapes the commas in the value of generation= or at=, since many programs escape
 // them.
-func PlainGeneration(value string) string {
+func PlainCommas(value string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(value, "%2C", ","), "%2c", ",")
 }
 

@@ -166,36 +166,35 @@ func (v *View) Negotiate(accept string, forms []Form) error {
 // Names reports whether an Accept header contains and accepts a content type. It ignores ranges
 // such as text/*.
 func Names(accept, contentType string) bool {
-	for media := range strings.SplitSeq(accept, ",") {
-		name, params, _ := strings.Cut(media, ";")
-		if strings.EqualFold(strings.TrimSpace(name), contentType) && qValue(params) > 0 {
-			return true
-		}
-	}
-	return false
+	rank, q := quality(accept, contentType)
+	return rank == exact && q > 0
 }
 
-// Quality returns the quality of a content type in an Accept header, 0 to 1. The most specific
-// matching range counts.
+// Quality returns the quality of a content type or coding in an Accept header, 0 to 1. The most
+// specific matching range counts.
 func Quality(accept, contentType string) float64 {
+	_, q := quality(accept, contentType)
+	return q
+}
+
+// exact is the rank of a range that is the content type itself.
+const exact = 2
+
+// quality returns the quality of a content type, and the rank of the range that it is from.
+func quality(accept, contentType string) (best int, q float64) {
 	major, _, _ := strings.Cut(contentType, "/")
-	best, q := -1, 0.0
+	best = -1
 	for media := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(media, ";")
-		rank := -1
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case contentType:
-			rank = 2
-		case major + "/*":
-			rank = 1
-		case "*/*":
-			rank = 0
-		}
-		if rank > best {
+		rank := slices.Index([]string{"*/*", major + "/*", contentType}, strings.ToLower(strings.TrimSpace(name)))
+		switch {
+		case rank > best:
 			best, q = rank, qValue(params)
+		case rank == best && rank >= 0:
+			q = max(q, qValue(params))
 		}
 	}
-	return q
+	return best, q
 }
 
 // qValue returns the q= of media type parameters, or 1 if it is missing or invalid.

@@ -1,10 +1,14 @@
 package address
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -187,35 +191,22 @@ const notADigest = "must be 64 hexadecimal digits in lower case"
 
 // IsDigest reports whether s is a SHA-256 in the form of URLs: 64 hexadecimal digits in lower case.
 func IsDigest(s string) bool {
-	const digits = 64
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return len(s) == digits
+	return len(s) == hex.EncodedLen(sha256.Size) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // ParseDecimal parses an unsigned 64-bit decimal without leading zeros. On failure it returns the
 // reason.
 func ParseDecimal(s string) (n uint64, reason string) {
-	if s == "" {
+	n, err := strconv.ParseUint(s, 10, 64)
+	switch {
+	case s == "":
 		return 0, "empty"
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, "must be an unsigned decimal number, with digits only"
-		}
-	}
-	if len(s) > 1 && s[0] == '0' {
+	case errors.Is(err, strconv.ErrSyntax):
+		return 0, "must be an unsigned decimal number, with digits only"
+	case len(s) > 1 && s[0] == '0':
 		return 0, "must not have leading zeros"
-	}
-	for i := range len(s) {
-		d := uint64(s[i] - '0')
-		if n > (math.MaxUint64-d)/10 {
-			return 0, "must be below 2^64"
-		}
-		n = n*10 + d
+	case err != nil:
+		return 0, "must be below 2^64"
 	}
 	return n, ""
 }
@@ -264,8 +255,7 @@ func (q *Query) positions() []uint64 {
 	if q.Failed("at") {
 		return nil
 	}
-	// Many clients escape commas.
-	parts := strings.Split(strings.ReplaceAll(strings.ReplaceAll(q.Value("at"), "%2C", ","), "%2c", ","), ",")
+	parts := strings.Split(PlainCommas(q.Value("at")), ",")
 	if len(parts) > MaxPositions {
 		q.Fail("at", "more than %d positions", MaxPositions)
 		return nil
@@ -314,7 +304,7 @@ func (q *Query) quarantine(name string) string {
 // Check completes the decoding of a query. It returns one refusal for all faults, or for a
 // generation that is not served.
 func (d Dataset) Check(q *Query) error {
-	s := PlainGeneration(q.Value("generation"))
+	s := PlainCommas(q.Value("generation"))
 	other := s != "" && s != d.Generation
 	switch {
 	case other && IsMixture(d.Name):

@@ -3,7 +3,9 @@
 package conditional
 
 import (
+	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -87,52 +89,25 @@ func parse(s string, size int64) (Range, Kind) {
 	if !ok {
 		return Range{}, Whole
 	}
-	from, fromOK := number(first, size)
-	to, toOK := number(last, size)
+	from, fromOK := number(first)
+	to, toOK := number(last)
+	end := uint64(size)
 	switch {
 	case first == "" && toOK: // suffix range: the last to bytes
-		if to == 0 || size == 0 {
-			return Range{}, Outside
-		}
-		return Range{Start: size - to, Length: to}, Part
+		from, to = end-min(to, end), end
 	case fromOK && last == "":
-		to = size
-	case fromOK && toOK:
-		if compareDigits(first, last) > 0 {
-			return Range{}, Whole
-		}
-	default:
+		to = end
+	case !fromOK || !toOK || from > to:
 		return Range{}, Whole
 	}
-	if from >= size {
+	if from >= end {
 		return Range{}, Outside
 	}
-	return Range{Start: from, Length: min(to, size-1) - from + 1}, Part
+	return Range{Start: int64(from), Length: int64(min(to, end-1) - from + 1)}, Part
 }
 
-// number parses a position with any number of digits. Values above size become size.
-func number(s string, size int64) (n int64, ok bool) {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		if n < size {
-			d := int64(s[i] - '0')
-			if n > size/10 {
-				n = size
-			} else {
-				n = min(n*10+d, size)
-			}
-		}
-	}
-	return n, s != ""
-}
-
-// compareDigits compares two strings of digits as numbers.
-func compareDigits(a, b string) int {
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return strings.Compare(a, b)
+// number parses a position. Values from 2^64 become the largest number.
+func number(s string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }

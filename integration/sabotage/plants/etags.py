@@ -19,7 +19,7 @@ PLANTS = [
     (
         "gateway answers a range one byte short",
         "./gateway TestRanges",
-        [("gateway/conditional/conditional.go", "min(to, size-1) - from + 1}, Part", "min(to, size-1) - from}, Part")],
+        [("gateway/conditional/conditional.go", "min(to, end-1) - from + 1)}, Part", "min(to, end-1) - from)}, Part")],
     ),
     (
         "gateway resumes an answer of many batches at the wrong byte of a batch",
