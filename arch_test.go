@@ -173,7 +173,7 @@ func floorPlan() map[string]room {
 			ours:    []string{"internal/objstore", "internal/socket", "internal/tracing"},
 			outside: []string{"github.com/minio/minio-go", "golang.org/x/sync", "golang.org/x/time"},
 		},
-		"gateway/address": {ours: []string{"chunkindex/.", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults
+		"gateway/address": {ours: []string{"chunkindex/.", "chunkindex/selection", "shuffle"}, never: []string{"net/http", "os", "context", "time"}}, // chunkindex: defaults; selection: steps
 		"gateway/plans": {
 			ours:    []string{"gateway/address", "chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/importance", "chunkindex/selection", "shuffle"},
 			outside: []string{"golang.org/x/sync"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 )
 
 // Limits of a subset in a URL.
@@ -18,26 +19,10 @@ const (
 )
 
 // Subset selects samples of a dataset: all samples, or those of a stored subset, filtered by the
-// steps in order.
+// steps in order. A step filters either by one part of a split over hashed names, or by positions.
 type Subset struct {
 	Stored string // name in the default split, or digest of a split, colon and name; "": all samples
-	Steps  []Step
-}
-
-// Step filters the samples of the previous step, either by one part of a split over hashed names,
-// or by positions.
-type Step struct {
-	Parts []Part // parts of the split; none: the step filters by position
-	Name  string // name of the selected part
-	Salt  string // salt of the hash: a different salt makes a different split
-
-	Places Ranges // positions in stored order, from 0, among the samples of the previous step
-}
-
-// Part is one part of a split with its relative size.
-type Part struct {
-	Name string
-	Size uint64
+	Steps  []selection.Step
 }
 
 // ParseSubset parses the value of subset=. It returns a reason if the text is invalid.
@@ -66,7 +51,7 @@ func ParseLongSubset(text string) (s Subset, reason string) {
 		if reason != "" {
 			return s, reason
 		}
-		if step.Parts != nil && slices.ContainsFunc(s.Steps, func(other Step) bool { return other.Parts != nil && other.Salt == step.Salt }) {
+		if r := step.Rule; r.Parts != nil && slices.ContainsFunc(s.Steps, func(other selection.Step) bool { return other.Rule.Parts != nil && other.Rule.Salt == r.Salt }) {
 			return s, "a split of a split requires a different salt after its name: with the same hash the parts would not be independent"
 		}
 		s.Steps = append(s.Steps, step)
@@ -101,7 +86,7 @@ func storedReason(s string) string {
 func validPart(name string) bool { return len(name) <= maxSubsetName && chunkindex.ValidName(name) }
 
 // parseStep parses PART=SIZE,...:NAME, optionally with a colon and a salt, or samples: and ranges.
-func parseStep(text string) (s Step, reason string) {
+func parseStep(text string) (s selection.Step, reason string) {
 	if list, ok := strings.CutPrefix(text, placesPrefix); ok {
 		s.Places, reason = parseRanges(list)
 		return s, reason
@@ -112,14 +97,14 @@ func parseStep(text string) (s Step, reason string) {
 	}
 	s.Name = fields[1]
 	if len(fields) == 3 {
-		if s.Salt = fields[2]; !validPart(s.Salt) {
+		if s.Rule.Salt = fields[2]; !validPart(s.Rule.Salt) {
 			return s, "a salt must have at most 64 letters, digits, dots, dashes and underscores"
 		}
 	}
-	if s.Parts, reason = parseParts(fields[0]); reason != "" {
+	if s.Rule.Parts, reason = parseParts(fields[0]); reason != "" {
 		return s, reason
 	}
-	if !slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Name == s.Name }) {
+	if !slices.ContainsFunc(s.Rule.Parts, func(p selection.Part) bool { return p.Name == s.Name }) {
 		return s, "the split has no part " + Bounded(s.Name)
 	}
 	return s, ""
@@ -127,7 +112,7 @@ func parseStep(text string) (s Step, reason string) {
 
 // parseParts parses PART=SIZE,... and divides the sizes by their greatest common divisor, so that
 // equal splits have equal texts.
-func parseParts(text string) (parts []Part, reason string) {
+func parseParts(text string) (parts []selection.Part, reason string) {
 	var sum, divisor uint64
 	for one := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(one, "=")
@@ -137,12 +122,12 @@ func parseParts(text string) (parts []Part, reason string) {
 			return nil, "the size of a part must be a whole number from 1 to 4294967295"
 		case !validPart(name):
 			return nil, "the name of a part must have at most 64 letters, digits, dots, dashes and underscores"
-		case slices.ContainsFunc(parts, func(p Part) bool { return p.Name == name }):
+		case slices.ContainsFunc(parts, func(p selection.Part) bool { return p.Name == name }):
 			return nil, "part " + name + " is given twice"
 		case len(parts) == maxSubsetParts:
 			return nil, "a split has at most " + strconv.Itoa(maxSubsetParts) + " parts"
 		}
-		parts = append(parts, Part{Name: name, Size: size})
+		parts = append(parts, selection.Part{Name: name, Size: size})
 		sum, divisor = sum+size, gcd(divisor, size)
 	}
 	if sum > math.MaxUint32 {
@@ -168,22 +153,18 @@ func (s Subset) String() string {
 		steps = append(steps, s.Stored)
 	}
 	for _, step := range s.Steps {
-		steps = append(steps, step.String())
+		steps = append(steps, stepText(step))
 	}
 	return strings.Join(steps, "~")
 }
 
-func (s Step) String() string {
-	if s.Parts == nil {
-		return placesPrefix + s.Places.String()
+func stepText(s selection.Step) string {
+	if s.Rule.Parts == nil {
+		return placesPrefix + Ranges(s.Places).String()
 	}
-	parts := make([]string, len(s.Parts))
-	for i, p := range s.Parts {
-		parts[i] = p.Name + "=" + strconv.FormatUint(p.Size, 10)
-	}
-	text := strings.Join(parts, ",") + ":" + s.Name
-	if s.Salt != "" {
-		text += ":" + s.Salt
+	text := s.Rule.String() + ":" + s.Name
+	if s.Rule.Salt != "" {
+		text += ":" + s.Rule.Salt
 	}
 	return text
 }
@@ -227,10 +208,7 @@ func ParseQuarantine(text string) (bad Ranges, reason string) {
 func WriteQuarantine(bad Ranges) string { return placesPrefix + bad.String() }
 
 // Ranges are disjoint ranges of numbers from 0, ascending and not adjacent.
-type Ranges []Range
-
-// Range is a range of numbers, both ends included.
-type Range struct{ First, Last uint64 }
+type Ranges []selection.Places
 
 // parseRanges parses N,N-N,... with ascending numbers. It merges adjacent ranges.
 func parseRanges(text string) (r Ranges, reason string) {
@@ -253,7 +231,7 @@ func parseRanges(text string) (r Ranges, reason string) {
 		case n > 0 && a == r[n-1].Last+1:
 			r[n-1].Last = b
 		default:
-			r = append(r, Range{a, b})
+			r = append(r, selection.Places{First: a, Last: b})
 		}
 	}
 	return r, ""

@@ -72,7 +72,7 @@ func subsetBytes(key objectKey) int64 {
 	for _, step := range s.Steps {
 		runs += len(step.Places)
 	}
-	if s.Stored != "" || slices.ContainsFunc(s.Steps, func(step address.Step) bool { return step.Parts != nil }) {
+	if s.Stored != "" || slices.ContainsFunc(s.Steps, func(step selection.Step) bool { return step.Rule.Parts != nil }) {
 		runs = -1
 	}
 	return selection.CutBytes(x.First(), runs)
@@ -120,7 +120,7 @@ func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, 
 		return nil, err
 	}
 	defer leave()
-	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), base, stepsOf(s))
+	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), base, s.Steps)
 	if errors.Is(err, selection.ErrInvalid) {
 		return nil, address.RefuseParameter("subset", "%v", err)
 	}
@@ -139,20 +139,6 @@ func (p *Plans) enterCutting(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-func stepsOf(s address.Subset) []selection.Step {
-	steps := make([]selection.Step, len(s.Steps))
-	for i, step := range s.Steps {
-		steps[i].Name, steps[i].Rule.Salt = step.Name, step.Salt
-		for _, part := range step.Parts {
-			steps[i].Rule.Parts = append(steps[i].Rule.Parts, selection.Part{Name: part.Name, Size: part.Size})
-		}
-		for _, run := range step.Places {
-			steps[i].Places = append(steps[i].Places, selection.Places(run))
-		}
-	}
-	return steps
 }
 
 // quarantine replaces bad samples in the orders of plans with certain parameters.
