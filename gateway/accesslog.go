@@ -95,7 +95,7 @@ func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 	}
 	gone := status == statusClientGone || x.w.Err != nil || x.w.Wrote && errors.Is(cause, context.Canceled)
 	if known || !gone {
-		e.Str("code", p.Code)
+		e.Str("code", p.Code.name)
 	}
 	switch {
 	case !x.refused:

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,91 +21,53 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Codes of the error table in docs/api.md.
-const (
-	codeInvalid           = "invalid_argument"
-	codeNotFound          = "not_found"
-	codeEndOfEpoch        = "end_of_epoch"
-	codeGenerationGone    = "generation_gone"
-	codeUnauthenticated   = "unauthenticated"
-	codeForbidden         = "forbidden"
-	codeMisdirected       = "misdirected_request"
-	codeMediaType         = "unsupported_media_type"
-	codeTooManyRequests   = "too_many_requests"
-	codeAudit             = "audit_unavailable"
-	codeIssuer            = "issuer_unavailable"
-	codeMethodNotAllowed  = "method_not_allowed"
-	codeNotImplemented    = "not_implemented"
-	codePrecondition      = "precondition_failed"
-	codeURITooLong        = "uri_too_long"
-	codeNotAcceptable     = "not_acceptable"
-	codeTooLarge          = "content_too_large"
-	codeTimeout           = "request_timeout"
-	codeConflict          = "conflict"
-	codeTooManyEpochs     = "too_many_epochs"
-	codeReloadRefused     = "reload_refused"
-	codeAmbiguousKey      = "ambiguous_key"
-	codeReadOnly          = "read_only"
-	codeRange             = "range_not_satisfiable"
-	codeBatchTooLarge     = "batch_too_large"
-	codeOverloaded        = "overloaded"
-	codeDraining          = "draining"
-	codeStarting          = "starting"
-	codeStoreUnavailable  = "store_unavailable"
-	codeStoreTimeout      = "store_timeout"
-	codeStoreInconsistent = "store_inconsistent"
-	codeStoreDenied       = "store_denied"
-	codeInternal          = "internal"
-)
-
-// problemPage documents each code under a heading, for the type member of problems.
-const problemPage = "https://github.com/millrace-data/millrace/blob/main/docs/errors.md#"
-
-// meaning is the status, retryability and title of a code.
-type meaning struct {
+// code is a row of the error table in docs/errors.md.
+type code struct {
+	name      string
 	status    int
 	retryable bool
 	title     string
 }
 
-// meaningOf returns the meaning of a code; docs/errors.md has a section for each.
-func meaningOf(code string) meaning {
-	return map[string]meaning{
-		codeInvalid:           {http.StatusBadRequest, false, "Invalid request"},
-		codeNotFound:          {http.StatusNotFound, false, "Not found"},
-		codeEndOfEpoch:        {http.StatusNotFound, false, "Batch past the end of the epoch"},
-		codeGenerationGone:    {http.StatusNotFound, false, "Generation no longer available"},
-		codeUnauthenticated:   {http.StatusUnauthorized, false, "Valid credentials required"},
-		codeForbidden:         {http.StatusForbidden, false, "Permission denied"},
-		codeMisdirected:       {http.StatusMisdirectedRequest, false, "Host not served on this port"},
-		codeMediaType:         {http.StatusUnsupportedMediaType, false, "Unsupported media type"},
-		codeTooManyRequests:   {http.StatusTooManyRequests, true, "Limit of the caller exceeded"},
-		codeIssuer:            {http.StatusServiceUnavailable, true, "Identity provider unavailable"},
-		codeAudit:             {http.StatusServiceUnavailable, true, "Audit log not writable"},
-		codeMethodNotAllowed:  {http.StatusMethodNotAllowed, false, "Method not allowed on this path"},
-		codeNotImplemented:    {http.StatusNotImplemented, false, "Unknown HTTP method"},
-		codePrecondition:      {http.StatusPreconditionFailed, false, "ETag does not match If-Match"},
-		codeURITooLong:        {http.StatusRequestURITooLong, false, "URL too long"},
-		codeNotAcceptable:     {http.StatusNotAcceptable, false, "No acceptable format"},
-		codeTooLarge:          {http.StatusRequestEntityTooLarge, false, "Request body too large"},
-		codeTimeout:           {http.StatusRequestTimeout, true, "Request body timed out"},
-		codeConflict:          {http.StatusConflict, false, "Conflicting loss already stored"},
-		codeTooManyEpochs:     {http.StatusConflict, false, "Too many epochs with unfrozen reports"},
-		codeReloadRefused:     {http.StatusConflict, false, "Reload failed"},
-		codeAmbiguousKey:      {http.StatusConflict, false, "Key found in several shards"},
-		codeReadOnly:          {http.StatusForbidden, false, "Bucket is read-only"},
-		codeRange:             {http.StatusRequestedRangeNotSatisfiable, false, "Range outside the body"},
-		codeBatchTooLarge:     {http.StatusBadRequest, false, "Batch exceeds the memory limit"},
-		codeOverloaded:        {http.StatusServiceUnavailable, true, "Gateway out of memory"},
-		codeDraining:          {http.StatusServiceUnavailable, true, "Gateway shutting down"},
-		codeStarting:          {http.StatusServiceUnavailable, true, "Gateway starting"},
-		codeStoreUnavailable:  {http.StatusServiceUnavailable, true, "Object store unavailable"},
-		codeStoreTimeout:      {http.StatusGatewayTimeout, true, "Object store timed out"},
-		codeStoreInconsistent: {http.StatusBadGateway, false, "Stored object does not match the index"},
-		codeStoreDenied:       {http.StatusBadGateway, true, "Object store denied access"},
-		codeInternal:          {http.StatusInternalServerError, true, "Internal error"},
-	}[code]
-}
+// The codes. docs/errors.md has a section for each.
+var (
+	codeInvalid           = code{"invalid_argument", http.StatusBadRequest, false, "Invalid request"}
+	codeNotFound          = code{"not_found", http.StatusNotFound, false, "Not found"}
+	codeEndOfEpoch        = code{"end_of_epoch", http.StatusNotFound, false, "Batch past the end of the epoch"}
+	codeGenerationGone    = code{"generation_gone", http.StatusNotFound, false, "Generation no longer available"}
+	codeUnauthenticated   = code{"unauthenticated", http.StatusUnauthorized, false, "Valid credentials required"}
+	codeForbidden         = code{"forbidden", http.StatusForbidden, false, "Permission denied"}
+	codeMisdirected       = code{"misdirected_request", http.StatusMisdirectedRequest, false, "Host not served on this port"}
+	codeMediaType         = code{"unsupported_media_type", http.StatusUnsupportedMediaType, false, "Unsupported media type"}
+	codeTooManyRequests   = code{"too_many_requests", http.StatusTooManyRequests, true, "Limit of the caller exceeded"}
+	codeAudit             = code{"audit_unavailable", http.StatusServiceUnavailable, true, "Audit log not writable"}
+	codeIssuer            = code{"issuer_unavailable", http.StatusServiceUnavailable, true, "Identity provider unavailable"}
+	codeMethodNotAllowed  = code{"method_not_allowed", http.StatusMethodNotAllowed, false, "Method not allowed on this path"}
+	codeNotImplemented    = code{"not_implemented", http.StatusNotImplemented, false, "Unknown HTTP method"}
+	codePrecondition      = code{"precondition_failed", http.StatusPreconditionFailed, false, "ETag does not match If-Match"}
+	codeURITooLong        = code{"uri_too_long", http.StatusRequestURITooLong, false, "URL too long"}
+	codeNotAcceptable     = code{"not_acceptable", http.StatusNotAcceptable, false, "No acceptable format"}
+	codeTooLarge          = code{"content_too_large", http.StatusRequestEntityTooLarge, false, "Request body too large"}
+	codeTimeout           = code{"request_timeout", http.StatusRequestTimeout, true, "Request body timed out"}
+	codeConflict          = code{"conflict", http.StatusConflict, false, "Conflicting loss already stored"}
+	codeTooManyEpochs     = code{"too_many_epochs", http.StatusConflict, false, "Too many epochs with unfrozen reports"}
+	codeReloadRefused     = code{"reload_refused", http.StatusConflict, false, "Reload failed"}
+	codeAmbiguousKey      = code{"ambiguous_key", http.StatusConflict, false, "Key found in several shards"}
+	codeReadOnly          = code{"read_only", http.StatusForbidden, false, "Bucket is read-only"}
+	codeRange             = code{"range_not_satisfiable", http.StatusRequestedRangeNotSatisfiable, false, "Range outside the body"}
+	codeBatchTooLarge     = code{"batch_too_large", http.StatusBadRequest, false, "Batch exceeds the memory limit"}
+	codeOverloaded        = code{"overloaded", http.StatusServiceUnavailable, true, "Gateway out of memory"}
+	codeDraining          = code{"draining", http.StatusServiceUnavailable, true, "Gateway shutting down"}
+	codeStarting          = code{"starting", http.StatusServiceUnavailable, true, "Gateway starting"}
+	codeStoreUnavailable  = code{"store_unavailable", http.StatusServiceUnavailable, true, "Object store unavailable"}
+	codeStoreTimeout      = code{"store_timeout", http.StatusGatewayTimeout, true, "Object store timed out"}
+	codeStoreInconsistent = code{"store_inconsistent", http.StatusBadGateway, false, "Stored object does not match the index"}
+	codeStoreDenied       = code{"store_denied", http.StatusBadGateway, true, "Object store denied access"}
+	codeInternal          = code{"internal", http.StatusInternalServerError, true, "Internal error"}
+)
+
+// problemPage documents each code under a heading, for the type member of problems.
+const problemPage = "https://github.com/millrace-data/millrace/blob/main/docs/errors.md#"
 
 // spread returns a random duration between d/2 and 2.5d, so that clients that were refused together
 // do not retry together. Retry-After has a resolution of one second: a narrower range around one
@@ -122,20 +85,25 @@ const statusClientGone = 499
 // problem is an error with text for the caller (RFC 9457). Cause goes only to the log, because it
 // may name hosts and bucket keys.
 type problem struct {
-	Code       string
+	Code       code
 	Detail     string
 	RetryAfter time.Duration
 	Challenge  string // unauthenticated: WWW-Authenticate
+	Cause      error
 
-	Faults  []address.Fault // invalid_argument: all faults of the request
-	Batches *uint64         // end_of_epoch: number of batches
-	Bytes   *uint64         // batch_too_large: required memory
-	Limit   *int64          // batch_too_large, content_too_large: the limit
-	Place   *place          // store_inconsistent: location of the fault
-	Kept    *bool           // read_only: whether the gateway stored the report in its local log
-	Shards  []string        // ambiguous_key: shards that have the key
-	More    *bool           // ambiguous_key: whether more shards have it
-	Cause   error
+	figures
+}
+
+// figures are the members of a problem that only some codes have.
+type figures struct {
+	Faults  []address.Fault `json:"faults,omitempty"`  // invalid_argument: all faults of the request
+	Batches *uint64         `json:"batches,omitempty"` // end_of_epoch: number of batches
+	Bytes   *uint64         `json:"bytes,omitempty"`   // batch_too_large: required memory
+	Limit   *int64          `json:"limit,omitempty"`   // batch_too_large, content_too_large: the limit
+	Kept    *bool           `json:"kept,omitempty"`    // read_only: whether the gateway stored the report in its local log
+	Shards  []string        `json:"shards,omitempty"`  // ambiguous_key: shards that have the key
+	More    *bool           `json:"more,omitempty"`    // ambiguous_key: whether more shards have it
+	*place                  // store_inconsistent: location of the fault
 }
 
 // place is a location in a dataset where a stored object does not match the index.
@@ -148,9 +116,9 @@ type place struct {
 
 func (p *problem) Error() string {
 	if p.Cause != nil {
-		return p.Code + ": " + p.Cause.Error()
+		return p.Code.name + ": " + p.Cause.Error()
 	}
-	return p.Code + ": " + p.Detail
+	return p.Code.name + ": " + p.Detail
 }
 
 func (p *problem) Unwrap() error { return p.Cause }
@@ -169,17 +137,14 @@ func overloaded(detail string) *problem {
 }
 
 func tooLong(limit int64) *problem {
-	return &problem{
-		Code: codeTooLarge, Limit: &limit,
-		Detail: fmt.Sprintf("the body is larger than %d bytes", limit),
-	}
+	return &problem{Code: codeTooLarge, Detail: fmt.Sprintf("the body is larger than %d bytes", limit), figures: figures{Limit: &limit}}
 }
 
 // storeRow maps an error of another package to a problem.
 type storeRow struct {
 	cause      error
-	code       string
-	detail     string
+	code       code
+	detail     string // "": the text of cause
 	retryAfter time.Duration
 }
 
@@ -187,15 +152,18 @@ type storeRow struct {
 func storeRows() []storeRow {
 	const inconsistent = "a stored object does not match the index: "
 	return []storeRow{
+		{selection.ErrCorrupt, codeStoreInconsistent, "a stored subset or quarantine is damaged", 0}, // before its consequences
+		{importance.ErrCorrupt, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", 0},
+		{importance.ErrConflict, codeConflict, "", 0},
+		{importance.ErrReadOnly, codeReadOnly, "the bucket is read-only: no snapshot can be stored", 0},
+		{selection.ErrReadOnly, codeReadOnly, "the bucket is read-only: no subset can be stored", 0},
 		{budget.ErrTooLarge, codeBatchTooLarge, "this batch is larger than the memory budget of this gateway", 0},
-		{admission.ErrCrowded, codeOverloaded, admission.ErrCrowded.Error(), time.Second},
+		{admission.ErrCrowded, codeOverloaded, "", time.Second},
 		{budget.ErrOverloaded, codeOverloaded, "the memory budget is in use", time.Second},
-		{selection.ErrCorrupt, codeStoreInconsistent, "a stored subset or quarantine is damaged", 0},
 		{selection.ErrVersion, codeStoreInconsistent, "a newer version wrote a stored subset or quarantine", 0},
 		{importance.ErrNoSnapshot, codeNotFound, "no snapshot of weights has this digest", 0},
-		{importance.ErrTooMany, codeTooManyEpochs, importance.ErrTooMany.Error(), 0},
+		{importance.ErrTooMany, codeTooManyEpochs, "", 0},
 		{importance.ErrNoReports, codeNotFound, "no losses were reported for this plan and epoch", 0},
-		{importance.ErrCorrupt, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", 0},
 		{importance.ErrVersion, codeStoreInconsistent, "a newer version wrote a stored report or snapshot of weights", 0},
 		{objstore.ErrChanged, codeStoreInconsistent, inconsistent + "it has changed", 0},
 		{objstore.ErrNotFound, codeStoreInconsistent, inconsistent + "it is missing", 0},
@@ -205,14 +173,11 @@ func storeRows() []storeRow {
 		{objstore.ErrThrottled, codeStoreUnavailable, "the store limits the rate of requests", time.Second},
 		{objstore.ErrUnavailable, codeStoreUnavailable, "the store cannot be reached", time.Second},
 		{objstore.ErrTimeout, codeStoreTimeout, "the store is too slow", time.Second},
-		{
-			auth.ErrNoKeys, codeIssuer,
-			"the gateway has not yet fetched the keys of the issuer of these credentials: try again", 10 * time.Second,
-		},
-		{origin.ErrCrossSite, codeForbidden, origin.ErrCrossSite.Error(), 0},
-		{origin.ErrProxy, codeForbidden, origin.ErrProxy.Error(), 0},
-		{origin.ErrPlain, codeForbidden, origin.ErrPlain.Error(), 0},
-		{origin.ErrHost, codeMisdirected, origin.ErrHost.Error(), 0},
+		{auth.ErrNoKeys, codeIssuer, "the gateway has not yet fetched the keys of the issuer of these credentials: try again", 10 * time.Second},
+		{origin.ErrCrossSite, codeForbidden, "", 0},
+		{origin.ErrProxy, codeForbidden, "", 0},
+		{origin.ErrPlain, codeForbidden, "", 0},
+		{origin.ErrHost, codeMisdirected, "", 0},
 		{context.DeadlineExceeded, codeStoreTimeout, "the request's deadline has passed", time.Second},
 	}
 }
@@ -226,25 +191,12 @@ func problemOf(err error) *problem {
 	if refusal, ok := errors.AsType[*address.Refusal](err); ok {
 		return refused(refusal)
 	}
-	if p := unstored(err); p != nil {
-		return p
-	}
 	for _, row := range storeRows() {
 		if !errors.Is(err, row.cause) {
 			continue
 		}
-		p := &problem{
-			Code: row.code, Detail: row.detail, RetryAfter: row.retryAfter, Cause: err,
-		}
-		if large, ok := errors.AsType[*budget.TooLargeError](err); ok {
-			p.Bytes, p.Limit = new(uint64(large.Wanted)), &large.Total
-			p.Detail = fmt.Sprintf("the plan of this request takes %d bytes of memory: --cache-size, which is %d bytes, must be larger than that", large.Wanted, large.Total)
-		}
-		var at *chunkindex.RangeError
-		if row.code == codeStoreInconsistent && errors.As(err, &at) {
-			p.Place = &place{Object: at.Key, Shard: at.Shard, Offset: at.Offset, Length: at.Length}
-			p.Detail = fmt.Sprintf("%s (ADDRESS: the dataset's; bytes %d to %d)", chunkindex.Explain(at.Key, objstore.Kind(at.Err), "ADDRESS"), at.Offset, at.Offset+at.Length-1)
-		}
+		p := &problem{Code: row.code, Detail: cmp.Or(row.detail, row.cause.Error()), RetryAfter: row.retryAfter, Cause: err}
+		p.specify(err)
 		return p
 	}
 	return &problem{
@@ -253,9 +205,32 @@ func problemOf(err error) *problem {
 	}
 }
 
+// specify adds the figures of errors with a type of their own.
+func (p *problem) specify(err error) {
+	var large *budget.TooLargeError
+	var at *chunkindex.RangeError
+	var conflict *importance.ConflictError
+	var readOnly *importance.ReadOnlyError
+	switch {
+	case errors.As(err, &large):
+		p.Bytes, p.Limit = new(uint64(large.Wanted)), &large.Total
+		p.Detail = fmt.Sprintf("the plan of this request takes %d bytes of memory: --cache-size, which is %d bytes, must be larger than that", large.Wanted, large.Total)
+	case p.Code == codeStoreInconsistent && errors.As(err, &at):
+		p.place = &place{Object: at.Key, Shard: at.Shard, Offset: at.Offset, Length: at.Length}
+		p.Detail = fmt.Sprintf("%s (ADDRESS: the dataset's; bytes %d to %d)", chunkindex.Explain(at.Key, objstore.Kind(at.Err), "ADDRESS"), at.Offset, at.Offset+at.Length-1)
+	case p.Code == codeConflict && errors.As(err, &conflict):
+		p.Detail = conflict.Error()
+	case p.Code == codeReadOnly && errors.As(err, &readOnly):
+		p.Kept, p.Detail = &readOnly.Kept, "the bucket is read-only: the reports are lost unless you send them to a gateway that can write"
+		if readOnly.Kept {
+			p.Detail = "the bucket is read-only: the reports are stored only in the local log of this gateway"
+		}
+	}
+}
+
 // refused converts a refusal into a problem.
 func refused(r *address.Refusal) *problem {
-	code := map[address.Kind]string{
+	of := map[address.Kind]code{
 		address.Invalid:       codeInvalid,
 		address.NotFound:      codeNotFound,
 		address.EndOfEpoch:    codeEndOfEpoch,
@@ -263,53 +238,22 @@ func refused(r *address.Refusal) *problem {
 		address.NotAcceptable: codeNotAcceptable,
 	}[r.Kind]
 	return &problem{
-		Code: code, Detail: r.Detail, Faults: r.Faults, Batches: r.Batches, Bytes: r.Bytes, Limit: r.Limit, Cause: r.Cause,
+		Code: of, Detail: r.Detail, Cause: r.Cause, figures: figures{Faults: r.Faults, Batches: r.Batches, Bytes: r.Bytes, Limit: r.Limit},
 	}
-}
-
-// unstored returns the problem for losses that cannot be stored, or nil for other errors.
-func unstored(err error) *problem {
-	var conflict *importance.ConflictError
-	var readOnly *importance.ReadOnlyError
-	switch {
-	case errors.Is(err, importance.ErrCorrupt): // a damaged object may cause other errors too
-		return nil
-	case errors.As(err, &conflict):
-		return &problem{Code: codeConflict, Detail: conflict.Error(), Cause: err}
-	case errors.As(err, &readOnly):
-		p := &problem{Code: codeReadOnly, Kept: &readOnly.Kept, Cause: err}
-		p.Detail = "the bucket is read-only: the reports are lost unless you send them to a gateway that can write"
-		if readOnly.Kept {
-			p.Detail = "the bucket is read-only: the reports are stored only in the local log of this gateway"
-		}
-		return p
-	case errors.Is(err, selection.ErrReadOnly):
-		return &problem{Code: codeReadOnly, Detail: "the bucket is read-only: no subset can be stored", Cause: err}
-	case errors.Is(err, importance.ErrReadOnly):
-		return &problem{Code: codeReadOnly, Detail: "the bucket is read-only: no snapshot can be stored", Cause: err}
-	}
-	return nil
 }
 
 // problemBody is the JSON form of a problem.
 type problemBody struct {
-	Type         string          `json:"type"`
-	Title        string          `json:"title"`
-	Status       int             `json:"status"`
-	Detail       string          `json:"detail"`
-	Instance     string          `json:"instance"`
-	Code         string          `json:"code"`
-	Retryable    bool            `json:"retryable"`
-	RetryAfterMs int64           `json:"retry_after_ms,omitempty"`
-	RequestID    string          `json:"request_id"`
-	Faults       []address.Fault `json:"faults,omitempty"`
-	Batches      *uint64         `json:"batches,omitempty"`
-	Bytes        *uint64         `json:"bytes,omitempty"`
-	Limit        *int64          `json:"limit,omitempty"`
-	Kept         *bool           `json:"kept,omitempty"`
-	Shards       []string        `json:"shards,omitempty"`
-	More         *bool           `json:"more,omitempty"`
-	*place
+	Type         string `json:"type"`
+	Title        string `json:"title"`
+	Status       int    `json:"status"`
+	Detail       string `json:"detail"`
+	Instance     string `json:"instance"`
+	Code         string `json:"code"`
+	Retryable    bool   `json:"retryable"`
+	RetryAfterMs int64  `json:"retry_after_ms,omitempty"`
+	RequestID    string `json:"request_id"`
+	figures
 }
 
 // sendProblem sends a problem. It removes headers that describe another body.
@@ -322,12 +266,11 @@ func sendProblem(x *exchange, p *problem) {
 			h.Del(name)
 		}
 	}
-	retryAfter, m := spread(p.RetryAfter), meaningOf(p.Code)
+	retryAfter := spread(p.RetryAfter)
 	body, err := encodeJSON(problemBody{
-		Type: problemPage + p.Code, Title: m.title, Status: m.status, Detail: p.Detail,
-		Instance: "urn:millrace:request:" + x.id, Code: p.Code, Retryable: m.retryable,
-		RetryAfterMs: retryAfter.Milliseconds(), RequestID: x.id,
-		Faults: p.Faults, Batches: p.Batches, Bytes: p.Bytes, Limit: p.Limit, Kept: p.Kept, Shards: p.Shards, More: p.More, place: p.Place,
+		Type: problemPage + p.Code.name, Title: p.Code.title, Status: p.Code.status, Detail: p.Detail,
+		Instance: "urn:millrace:request:" + x.id, Code: p.Code.name, Retryable: p.Code.retryable,
+		RetryAfterMs: retryAfter.Milliseconds(), RequestID: x.id, figures: p.figures,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("gateway: problem is not JSON: %v", err))
@@ -341,5 +284,5 @@ func sendProblem(x *exchange, p *problem) {
 	if retryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((retryAfter+time.Second-1)/time.Second), 10))
 	}
-	sendBytes(x, m.status, "application/problem+json", body)
+	sendBytes(x, p.Code.status, "application/problem+json", body)
 }

@@ -34,12 +34,11 @@ func findSample(x *exchange, d *dataset, s address.Sample) (uint64, error) {
 const maxShardText = 8 << 10
 
 func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
-	p := &problem{Code: codeAmbiguousKey, More: &e.More, Cause: e}
+	p := &problem{Code: codeAmbiguousKey, Cause: e, figures: figures{More: &e.More}}
 	size := 0
 	for _, shard := range e.Shards {
 		if size += len(shard); size > maxShardText {
-			more := true
-			p.More = &more
+			p.More = new(true)
 			break
 		}
 		p.Shards = append(p.Shards, shard)
