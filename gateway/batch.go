@@ -27,22 +27,15 @@ import (
 // retryNotReady is the Retry-After of a gateway that is not ready.
 const retryNotReady = time.Second
 
-// getBatch sends one rank's share of a global batch.
-func (g *Gateway) getBatch(x *exchange) error {
-	a, err := g.decodeBatch(x)
-	if err != nil {
-		return err
+// addressed returns the handler that decodes an address and answers it.
+func addressed(decode func(*exchange) (batchRequest, error), answer func(*exchange, batchRequest) error) handlerFunc {
+	return func(x *exchange) error {
+		a, err := decode(x)
+		if err != nil {
+			return err
+		}
+		return answer(x, a)
 	}
-	return g.answerAny(x, a)
-}
-
-// getSamples sends the samples at given positions of an epoch, as a batch.
-func (g *Gateway) getSamples(x *exchange) error {
-	a, err := g.decodeSamples(x)
-	if err != nil {
-		return err
-	}
-	return g.answerAny(x, a)
 }
 
 // answerAny negotiates the form of a batch and sends the batch.
@@ -77,9 +70,6 @@ func (g *Gateway) answerShare(
 	if err := body.CheckShare(positions); err != nil {
 		return err
 	}
-	if err := g.checkSharing(x, a); err != nil {
-		return err
-	}
 	h := x.w.Header()
 	describeBatch(x, a.Batch, resource, etag)
 	h.Set("Millrace-Samples", strconv.FormatUint(share.Count, 10))
@@ -96,16 +86,13 @@ func (g *Gateway) answerShare(
 	if err := checkWork(work, maxWork); err != nil {
 		return err
 	}
-	release, err := g.await(x, planningBytes(a))
+	if err := g.await(x, &x.held, planningBytes(a)); err != nil {
+		return err
+	}
+	r, b, err := g.locate(x.r.Context(), x, &x.held, a)
 	if err != nil {
 		return err
 	}
-	defer release()
-	r, b, leave, err := g.locate(x.r.Context(), x, a)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	if a.Scattered() {
 		h.Set("Millrace-Padded", strconv.FormatUint(b.Padded(a.Samples), 10))
 	}
@@ -148,32 +135,23 @@ func (g *Gateway) refuseDraining() error {
 	}
 }
 
-// locate prepares the epoch of a batch and locates its samples. The caller must call leave when it
-// has finished with both.
-func (g *Gateway) locate(ctx context.Context, x *exchange, a batchRequest) (_ plans.BatchOrder, _ *body.Body, leave func(), err error) {
+// locate prepares the epoch of a batch and locates its samples. Both are valid until held is
+// dropped.
+func (g *Gateway) locate(ctx context.Context, x *exchange, held *plans.Holds, a batchRequest) (r plans.BatchOrder, _ *body.Body, err error) {
 	free, err := g.place(ctx, x)
 	if err != nil {
-		return plans.BatchOrder{}, nil, nil, err
+		return r, nil, err
 	}
 	defer free()
 	defer x.log.Leave(x.log.Enter(timing.Plan))
-	r, err := g.plans.Order(ctx, a.dataset.Dataset, a.Batch)
+	r, err = g.plans.Order(ctx, a.dataset.Dataset, a.Batch)
 	x.log.Enter(timing.Locate)
 	if err != nil {
-		return r, nil, nil, err
+		return r, nil, err
 	}
-	located := false
-	defer func() {
-		if !located { // after an error or a panic
-			r.Leave()
-		}
-	}()
 	b := g.bodies.Get()
-	if err := b.Locate(ctx, a.Index, r, a.Batch); err != nil {
-		return r, nil, nil, err
-	}
-	located = true
-	return r, b, func() { g.bodies.Put(b); r.Leave() }, nil
+	*held = append(*held, func() { g.bodies.Put(b); r.Leave() })
+	return r, b, b.Locate(ctx, a.Index, r, a.Batch)
 }
 
 // place acquires a planning slot and records the wait in the access line.
@@ -274,15 +252,6 @@ func (x *exchange) checkFields(d *dataset, v address.View) error {
 	}
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	return d.CheckFields(x.r.Context(), v)
-}
-
-// checkSharing rejects shares by homes that the dataset does not support.
-func (g *Gateway) checkSharing(x *exchange, a batchRequest) error {
-	if a.Sharing == shuffle.Contiguous {
-		return nil
-	}
-	defer x.log.Leave(x.log.Enter(timing.Plan))
-	return g.plans.CheckSharing(x.r.Context(), a.dataset.Dataset, a.Plan)
 }
 
 // accept returns the lines of the Accept header, joined.

@@ -55,9 +55,6 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if err := x.checkFields(a.dataset, a.View); err != nil {
 		return err
 	}
-	if err := g.checkSharing(x, a); err != nil {
-		return err
-	}
 	etag := a.BatchesETag(count)
 	h := x.w.Header()
 	describeEpoch(x, a.Batch, etag)
@@ -75,11 +72,9 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	release, err := g.await(x, 2*planningBytes(a)) // one batch is sent while the next is read
-	if err != nil {
+	if err := g.await(x, &x.held, 2*planningBytes(a)); err != nil { // one batch is sent while the next is read
 		return err
 	}
-	defer release()
 	return g.sendBatches(x, list, crc, etag)
 }
 
@@ -123,20 +118,13 @@ func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (lis
 	return list, crc, err
 }
 
-// laidOut locates a batch and lays out its body. The caller must call leave when it has finished
-// with both.
-func (g *Gateway) laidOut(ctx context.Context, x *exchange, a batchRequest) (_ plans.BatchOrder, _ *body.Body, leave func(), err error) {
-	r, b, leave, err := g.locate(ctx, x, a)
-	if err != nil {
-		return r, nil, nil, err
+// laidOut locates a batch and lays out its body. Both are valid until held is dropped.
+func (g *Gateway) laidOut(ctx context.Context, x *exchange, held *plans.Holds, a batchRequest) (plans.BatchOrder, *body.Body, error) {
+	r, b, err := g.locate(ctx, x, held, a)
+	if err == nil {
+		err = g.layOut(ctx, x, a.dataset, a.answer(), r.Cursor, b)
 	}
-	left := leave
-	defer func() { left() }() // after an error or a panic
-	if err := g.layOut(ctx, x, a.dataset, a.answer(), r.Cursor, b); err != nil {
-		return r, nil, nil, err
-	}
-	left = func() {}
-	return r, b, leave, nil
+	return r, b, err
 }
 
 // header returns the header of a batch in the stream.
@@ -198,9 +186,9 @@ func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag 
 	for len(list) > 0 && list[len(list)-1].at >= part.End() {
 		list = list[:len(list)-1]
 	}
-	now := g.take(x.r.Context(), x, &list[0], part)
-	if now.err != nil {
-		return now.err
+	now, err := g.take(x.r.Context(), x, &list[0], part)
+	if err != nil {
+		return err
 	}
 	h.Set("Server-Timing", x.log.ServerTiming()) // timing of the first batch; the access log line has the totals
 	x.w.WriteHeader(status)
@@ -210,7 +198,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag 
 
 // pump sends a loaded batch and the batches after it. After a send error it stops reading.
 func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part body.Span) error {
-	defer func() { now.close() }()
+	defer func() { now.close() }() // again after each batch, which does nothing
 	ctx, cancel := context.WithCancel(x.whole.Context())
 	defer cancel()
 	for {
@@ -225,17 +213,19 @@ func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part bo
 		}
 		now.close()
 		if next == nil {
-			now.close = func() {}
 			return err
 		}
-		now = x.awaitNext(next)
-		if errors.Is(now.err, budget.ErrOverloaded) { // the batch just sent has freed its memory: retry once
+		later := x.awaitNext(next)
+		if errors.Is(later.err, budget.ErrOverloaded) { // the batch just sent has freed its memory: retry once
 			before := x.log.Enter(timing.Read)
-			now = g.takeLater(ctx, x.fork(), &rest[0], part)
+			later = g.takeLater(ctx, x.fork(), &rest[0], part)
 			x.log.Leave(before)
 		}
-		x.log.Came(now.tiers)
-		if err = errors.Join(err, now.err); err != nil {
+		x.log.Came(later.tiers)
+		if later.close != nil {
+			now = later
+		}
+		if err = errors.Join(err, later.err); err != nil {
 			x.refused = errors.Is(err, errRevoked)
 			return err
 		}
@@ -275,7 +265,7 @@ func sendInHand(x *exchange, b loadedBatch, next chan loadedBatch, part body.Spa
 // because the phases overlap.
 func (x *exchange) fork() *exchange {
 	own := *x
-	own.log = accessLog{}
+	own.log, own.held = accessLog{}, nil
 	own.log.Begin(time.Now(), x.log.Left())
 	return &own
 }
@@ -289,29 +279,34 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamEntry, pa
 	}()
 	defer func() {
 		if v := recover(); v != nil {
-			b = loadedBatch{close: func() {}, err: fmt.Errorf("batch %d: panic: %v", s.request.Number, v)}
+			b.err = fmt.Errorf("batch %d: panic: %v", s.request.Number, v)
 		}
 	}()
 	if err := g.permitAgain(x); err != nil {
-		return loadedBatch{close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
+		b.err = fmt.Errorf("batch %d: %w", s.request.Number, err)
+		return b
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.FirstByteTimeout)
 	defer cancel()
-	return g.take(ctx, x, s, part)
+	b, b.err = g.take(ctx, x, s, part)
+	return b
 }
 
-// take loads the part of a batch that the range selects.
-func (g *Gateway) take(ctx context.Context, x *exchange, s *streamEntry, part body.Span) loadedBatch {
-	fail := func(err error) loadedBatch {
-		return loadedBatch{streamEntry: s, close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
-	}
-	r, b, leave, err := g.laidOut(ctx, x, s.request)
+// take loads the part of a batch that the range selects. The caller must close it.
+func (g *Gateway) take(ctx context.Context, x *exchange, s *streamEntry, part body.Span) (out loadedBatch, err error) {
+	var held plans.Holds
+	defer held.Drop()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("batch %d: %w", s.request.Number, err)
+		}
+	}()
+	r, b, err := g.laidOut(ctx, x, &held, s.request)
 	if err != nil {
-		return fail(err)
+		return out, err
 	}
 	if b.Size != s.size || b.CRC != s.crc {
-		leave()
-		return fail(errors.New("the layout differs from the measured one"))
+		return out, errors.New("the layout differs from the measured one")
 	}
 	begin := s.at + streamHeader
 	mine := body.Span{Start: max(part.Start-begin, 0)}
@@ -320,18 +315,10 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamEntry, part bo
 	var parts net.Buffers
 	if mine.Length > 0 {
 		if hand.read, err = g.read(ctx, x, s.request.dataset, r.Cursor, b, hand.part); err != nil {
-			leave()
-			return fail(err)
+			return out, err
 		}
+		held = append(held, hand.read.Close)
 		parts = hand.part.Fill(hand.read.Segments)
 	}
-	open := true
-	return loadedBatch{streamEntry: s, held: hand, parts: parts, close: func() {
-		if !open {
-			return
-		}
-		open = false
-		hand.read.Close()
-		leave()
-	}}
+	return loadedBatch{streamEntry: s, held: hand, parts: parts, close: held.Keep()}, nil
 }

@@ -72,9 +72,6 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchReques
 	if err := body.CheckShare(positions); err != nil {
 		return err
 	}
-	if err := g.checkSharing(x, a); err != nil {
-		return err
-	}
 	h := x.w.Header()
 	// A trainer reads this list and then forks its workers. Some clients, such as boto3, keep
 	// connections open, and all workers would share the inherited one.
@@ -89,13 +86,11 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchReques
 	if err := checkWork(g.work(a, batches), maxIndexWork); err != nil {
 		return err
 	}
-	release, err := g.await(x, int64(batches)*shardBytes)
-	if err != nil {
+	if err := g.await(x, &x.held, int64(batches)*shardBytes); err != nil {
 		return err
 	}
-	defer release()
 	shards := make([]framing.MDSBatch, 0, batches)
-	err = g.measure(x, a, batches, func(a batchRequest, b *body.Body) error {
+	err := g.measure(x, a, batches, func(a batchRequest, b *body.Body) error {
 		shards = append(shards, framing.MDSBatch{Name: v.Name(a.Number), Samples: b.Samples(), Bytes: b.Size})
 		return nil
 	})

@@ -7,15 +7,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// getEpoch describes an epoch under a plan.
-func (g *Gateway) getEpoch(x *exchange) error {
-	a, err := g.decodeEpoch(x)
-	if err != nil {
-		return err
-	}
-	if err := g.checkSharing(x, a); err != nil {
-		return err
-	}
+// answerEpoch describes an epoch under a plan.
+func (g *Gateway) answerEpoch(x *exchange, a batchRequest) error {
 	bytes := plans.DescribeBytes(a.dataset.Dataset, a.Plan)
 	return g.answerDescription(x, a, "epoch "+a.Name(), a.EpochURL(a.Epoch), bytes, func(ctx context.Context) (any, error) {
 		return g.plans.Describe(ctx, a.dataset.Dataset, a.Batch)
@@ -35,11 +28,9 @@ func (g *Gateway) answerDescription(
 	if answered, err := g.settled(x, etag); answered || err != nil {
 		return err
 	}
-	release, err := g.await(x, bytes)
-	if err != nil {
+	if err := g.await(x, &x.held, bytes); err != nil {
 		return err
 	}
-	defer release()
 	free, err := g.place(x.r.Context(), x)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
+	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/gateway/timing"
 	"github.com/millrace-data/millrace/internal/sending"
 )
@@ -37,7 +38,7 @@ type exchange struct {
 	principal auth.Principal     // authenticated caller; without a name on routes that require no right
 	account   *admission.Account // limits of the principal; nil: none
 	dataset   *dataset           // dataset of the route; nil: none
-	leave     func()             // releases the dataset
+	held      plans.Holds        // resources until the end of the request, such as the dataset
 	open      bool               // every caller may read the response
 	refused   bool               // the caller lacks the right
 }
@@ -52,7 +53,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), id: requestID(r), start: start, route: row}
+		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), id: requestID(r), start: start, route: row, held: make(plans.Holds, 0, 4)}
 		g.begin(x, r)
 		g.letGo(x)
 		x.w.Begins = func() { x.log.Enter(timing.Send) }
@@ -72,9 +73,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 			abort = g.settle(ctx, x, cause) || abort
 		}
 		g.finish(x, name, cause, abort)
-		if x.leave != nil {
-			x.leave()
-		}
+		x.held.Drop()
 		if abort {
 			panic(http.ErrAbortHandler)
 		}

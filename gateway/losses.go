@@ -41,11 +41,10 @@ func (g *Gateway) postReports(x *exchange) error {
 	if err := g.checkWeighed(x); err != nil {
 		return err
 	}
-	body, release, err := g.body(x, maxReports, reportTimes)
+	body, err := g.body(x, maxReports, reportTimes)
 	if err != nil {
 		return err
 	}
-	defer release()
 	var sent struct {
 		lossReport
 		Batches []lossReport `json:"batches"`
@@ -128,7 +127,7 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 	if of := generationOf(s.URL); of != "" && of != d.Index.Generation() {
 		q.Fail("url.generation", "must be the same as in the first batch: all reports of a request must have one generation")
 	}
-	a, hasBatch, err := g.decodeURL(d, s.URL, q)
+	a, hasBatch, err := g.decodeURL(x, s.URL, q)
 	if err != nil || len(q.Faults()) > 0 {
 		return importance.Report{}, err
 	}
@@ -137,9 +136,6 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 		return importance.Report{}, nil
 	}
 	if err := a.CheckEnd(); err != nil {
-		return importance.Report{}, err
-	}
-	if err := g.plans.CheckSharing(x.r.Context(), d.Dataset, a.Plan); err != nil {
 		return importance.Report{}, err
 	}
 	share, positions := a.Share()
@@ -175,16 +171,15 @@ func (g *Gateway) positions(x *exchange, a batchRequest) ([]uint64, error) {
 		}
 		return out, nil
 	}
-	release, err := g.await(x, plans.PlanningBytes(a.dataset.Dataset, a.Batch))
+	var held plans.Holds
+	defer held.Drop()
+	if err := g.await(x, &held, plans.PlanningBytes(a.dataset.Dataset, a.Batch)); err != nil {
+		return nil, err
+	}
+	_, b, err := g.locate(x.r.Context(), x, &held, a)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	_, b, leave, err := g.locate(x.r.Context(), x, a)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	for i := range out {
 		out[i] = b.Position(i)
 	}
@@ -192,8 +187,11 @@ func (g *Gateway) positions(x *exchange, a batchRequest) ([]uint64, error) {
 }
 
 // decodeURL decodes the URL of a batch or epoch in a body. It adds faults to q.
-func (g *Gateway) decodeURL(d *dataset, text string, q *address.Query) (a batchRequest, hasBatch bool, err error) {
+func (g *Gateway) decodeURL(x *exchange, text string, q *address.Query) (a batchRequest, hasBatch bool, err error) {
+	d := x.dataset
 	b, hasBatch, err := address.ParseURL(d.Address, d.Name() == g.standard(), text, q)
-	b.Samples = d.Index.Samples()
+	if err == nil && len(q.Faults()) == 0 {
+		err = g.plans.Complete(x.r.Context(), d.Dataset, &b.Plan)
+	}
 	return batchRequest{d, b}, hasBatch, err
 }

@@ -11,24 +11,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// getManifest sends the stored location of each sample of a batch.
-func (g *Gateway) getManifest(x *exchange) error {
-	a, err := g.decodeBatch(x)
-	if err != nil {
-		return err
-	}
-	return g.answerManifest(x, a)
-}
-
-// getSamplesManifest sends the stored location of samples given by their positions.
-func (g *Gateway) getSamplesManifest(x *exchange) error {
-	a, err := g.decodeSamples(x)
-	if err != nil {
-		return err
-	}
-	return g.answerManifest(x, a)
-}
-
+// answerManifest sends the stored location of each sample of a batch.
 func (g *Gateway) answerManifest(x *exchange, a batchRequest) error {
 	etag := a.DescriptionETag(string(address.Manifest))
 	return g.answerShare(x, a, address.Manifest, etag, func(_ plans.BatchOrder, b *body.Body) error {

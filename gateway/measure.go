@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
@@ -51,22 +52,21 @@ func (g *Gateway) measure(x *exchange, a batchRequest, count uint64, visit func(
 // measureEach does the work of measure one batch after another, for bodies that require the samples.
 func (g *Gateway) measureEach(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
 	ctx := x.r.Context()
-	turn, err := g.measuring.Take(ctx)
-	if err != nil {
+	var held plans.Holds
+	defer held.Drop()
+	if err := held.Add(g.measuring.Take(ctx)); err != nil {
 		return err
 	}
-	defer turn()
-	release, err := g.await(x, planningBytes(a))
-	if err != nil {
+	if err := g.await(x, &held, planningBytes(a)); err != nil {
 		return err
 	}
-	defer release()
 	for ; count > 0; count-- {
-		_, b, leave, err := g.laidOut(ctx, x, a)
+		var laidOut plans.Holds
+		_, b, err := g.laidOut(ctx, x, &laidOut, a)
 		if err == nil {
 			err = visit(a, b)
-			leave()
 		}
+		laidOut.Drop()
 		if err != nil {
 			return fmt.Errorf("batch %d: %w", a.Number, err)
 		}
@@ -76,34 +76,25 @@ func (g *Gateway) measureEach(x *exchange, a batchRequest, count uint64, visit f
 }
 
 // toMeasure acquires the resources for a group: a measuring slot, memory, and a planning slot.
-func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) {
+func (g *Gateway) toMeasure(x *exchange, held *plans.Holds, bytes int64) error {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
 	ctx := x.r.Context()
-	turn, err := g.measuring.Take(ctx)
-	if err != nil {
-		return nil, err
+	if err := held.Add(g.measuring.Take(ctx)); err != nil {
+		return err
 	}
-	release, err := g.reserve(ctx, bytes)
-	if err != nil {
-		turn()
-		return nil, err
+	if err := held.Add(g.reserve(ctx, bytes)); err != nil {
+		return err
 	}
-	free, err := g.placesOf(x.dataset).Take(ctx)
-	if err != nil {
-		release()
-		turn()
-		return nil, err
-	}
-	return func() { free(); release(); turn() }, nil
+	return held.Add(g.placesOf(x.dataset).Take(ctx))
 }
 
 // measureGroup does the work of measure for batches that fit in memory together.
 func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
-	leave, err := g.toMeasure(x, int64(count)*groupBytes(a)+planningBytes(a))
-	if err != nil {
+	var held plans.Holds
+	defer held.Drop()
+	if err := g.toMeasure(x, &held, int64(count)*groupBytes(a)+planningBytes(a)); err != nil {
 		return err
 	}
-	defer leave()
 	defer x.log.Leave(x.log.Enter(timing.Locate))
 	ctx := x.r.Context()
 	group := g.bodies.NewGroup()

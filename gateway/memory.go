@@ -77,10 +77,11 @@ func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err err
 	return memory{g.cfg.Budget}.Reserve(ctx, n)
 }
 
-// await reserves memory to plan a request, and records the wait in the access log line.
-func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
+// await reserves memory to plan a request until held is dropped, and records the wait in the access
+// log line.
+func (g *Gateway) await(x *exchange, held *plans.Holds, n int64) error {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
-	return g.reserve(x.r.Context(), n)
+	return held.Add(g.reserve(x.r.Context(), n))
 }
 
 // reserveNow reserves memory without waiting, for a request that holds memory already.

@@ -142,7 +142,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 		}
 		g.mixtures.keep(cachedMixture{d, room})
 	}
-	x.holds(d, held.Keep())
+	x.dataset, x.held = d, append(x.held, held.Keep())
 	return nil
 }
 

@@ -58,11 +58,9 @@ func (g *Gateway) addRanks(x *exchange, a address.Plan, found []plans.Occurrence
 		if err := checkWork(time.Duration(len(found))*body.Work(d, b, positions.Count), maxWork); err != nil {
 			return err
 		}
-		release, err := g.await(x, plans.PlanningBytes(d, b))
-		if err != nil {
+		if err := g.await(x, &x.held, plans.PlanningBytes(d, b)); err != nil {
 			return err
 		}
-		defer release()
 	}
 	return g.bodies.AddRanks(x.r.Context(), g.plans, d, a, found)
 }

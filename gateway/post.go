@@ -9,7 +9,6 @@ import (
 	"os"
 
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/gateway/plans"
 )
 
 // maxBody is the maximum size of request bodies on routes without a limit of their own.
@@ -31,23 +30,21 @@ func (g *Gateway) mostOfBodies() int64 {
 
 // body reads a request body of at most limit bytes, or fewer if the share of all bodies is smaller.
 // Decoding needs times as much memory as the body has bytes. The memory is reserved as bytes arrive
-// and held until release. The server's ReadTimeout bounds the duration.
-func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(), err error) {
+// and held until the end of the request. The server's ReadTimeout bounds the duration.
+func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, err error) {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || x.r.Header.Get("Content-Encoding") != "" {
 		x.w.Header().Set("Connection", "close")
-		return nil, nil, &problem{Code: codeMediaType, Detail: "the body must have Content-Type application/json and no Content-Encoding"}
+		return nil, &problem{Code: codeMediaType, Detail: "the body must have Content-Type application/json and no Content-Encoding"}
 	}
 	limit = min(limit, g.mostOfBodies()/times)
-	var held plans.Holds
-	defer held.Drop()
 	defer func() {
 		if err != nil {
 			x.w.Header().Set("Connection", "close") // the rest of the body is not read
 		}
 	}()
 	if x.r.ContentLength > limit {
-		return nil, nil, tooLong(limit)
+		return nil, tooLong(limit)
 	}
 	in := io.LimitReader(x.r.Body, limit+1)
 	var b bytes.Buffer
@@ -55,19 +52,17 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 		n, err := io.CopyN(&b, in, step)
 		switch {
 		case err != nil && !errors.Is(err, io.EOF):
-			return nil, nil, unsent(err)
+			return nil, unsent(err)
 		case int64(b.Len()) > limit:
-			return nil, nil, tooLong(limit)
+			return nil, tooLong(limit)
 		}
 		if n > 0 {
-			end, err := g.holdBody(x, n*times)
-			if err != nil {
-				return nil, nil, err
+			if err := x.held.Add(g.holdBody(x, n*times)); err != nil {
+				return nil, err
 			}
-			held = append(held, end)
 		}
 		if n < step {
-			return b.Bytes(), held.Keep(), nil
+			return b.Bytes(), nil
 		}
 	}
 }

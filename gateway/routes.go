@@ -41,17 +41,17 @@ func (g *Gateway) dataRoutes() []route {
 	)
 	mds, wds := g.getDirectory(body.MDSDirectory()), g.getDirectory(body.TarDirectory())
 	routes := []route{
-		{get, "/epoch/{epoch}/batch/{batch}", read, 0, g.getBatch},
+		{get, "/epoch/{epoch}/batch/{batch}", read, 0, addressed(g.decodeBatch, g.answerAny)},
 		{get, "/epoch/{epoch}/batches", read, 0, g.getBatches},
 		{get, "/v1/datasets", read, 0, g.getDatasets},
 		{get, dataset, read, 0, g.getDataset},
-		{get, epoch, read, 0, g.getEpoch},
+		{get, epoch, read, 0, addressed(g.decodeEpoch, g.answerEpoch)},
 		{get, epoch + "/draws", read, 0, g.getDraws},
 		{get, epoch + "/batches", read, 0, g.getBatches},
-		{get, epoch + "/batches/{batch}", read, 0, g.getBatch},
-		{get, epoch + "/batches/{batch}/manifest", read, 0, g.getManifest},
-		{get, epoch + "/samples", read, 0, g.getSamples},
-		{get, epoch + "/samples/manifest", read, 0, g.getSamplesManifest},
+		{get, epoch + "/batches/{batch}", read, 0, addressed(g.decodeBatch, g.answerAny)},
+		{get, epoch + "/batches/{batch}/manifest", read, 0, addressed(g.decodeBatch, g.answerManifest)},
+		{get, epoch + "/samples", read, 0, addressed(g.decodeSamples, g.answerAny)},
+		{get, epoch + "/samples/manifest", read, 0, addressed(g.decodeSamples, g.answerManifest)},
 		{get, epoch + "/mds/{file}", read, 0, mds},
 		{get, epoch + "/mds/{plan}/{file}", read, 0, mds},
 		{get, epoch + "/wds/{file}", read, 0, wds},

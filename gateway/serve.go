@@ -233,16 +233,8 @@ func (g *Gateway) acquire(x *exchange, name, generation string) error {
 	if err != nil {
 		return g.absent(name, generation, err)
 	}
-	x.holds(d, leave)
+	x.dataset, x.held = d, append(x.held, leave)
 	return nil
-}
-
-// holds sets the dataset of a request, and releases the previous one.
-func (x *exchange) holds(d *dataset, leave func()) {
-	if x.leave != nil {
-		x.leave()
-	}
-	x.dataset, x.leave = d, leave
 }
 
 // absent returns the error for a generation of a dataset that is not available.

@@ -48,14 +48,13 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 		return err
 	}
 	d := x.dataset
-	release, err := g.reserve(x.r.Context(), d.FreezeBytes())
+	err = g.await(x, &x.held, d.FreezeBytes())
 	if errors.Is(err, budget.ErrTooLarge) {
 		return g.tooMuchToFreeze(d, err)
 	}
 	if err != nil {
 		return err
 	}
-	defer release()
 	want.Reporter = reporter(x)
 	frozen, err := g.plans.Freeze(x.r.Context(), d.Dataset, a.Batch, want)
 	if err != nil {
@@ -77,11 +76,10 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 
 // decodeFreeze decodes the request to freeze losses.
 func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOptions, err error) {
-	sent, release, err := g.body(x, maxBody, 1)
+	sent, err := g.body(x, maxBody, 1)
 	if err != nil {
 		return a, want, err
 	}
-	defer release()
 	var wish struct {
 		URL      string   `json:"url"` // URL of the epoch, or of any batch in it
 		HotShare *float64 `json:"hot_share"`
@@ -94,7 +92,7 @@ func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOp
 		return a, want, err
 	}
 	q := &address.Query{}
-	a, _, err = g.decodeURL(x.dataset, wish.URL, q)
+	a, _, err = g.decodeURL(x, wish.URL, q)
 	if err != nil {
 		return a, want, err
 	}

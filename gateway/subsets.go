@@ -29,11 +29,10 @@ func (g *Gateway) postSubset(x *exchange) error {
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}
-	sent, release, err := g.body(x, maxSubset, subsetTimes)
+	sent, err := g.body(x, maxSubset, subsetTimes)
 	if err != nil {
 		return err
 	}
-	defer release()
 	var wish struct {
 		Keys   []string `json:"keys"`
 		Subset string   `json:"subset"`
@@ -44,11 +43,9 @@ func (g *Gateway) postSubset(x *exchange) error {
 	if (len(wish.Keys) > 0) == (wish.Subset != "") {
 		return invalid("the body must have either keys, a non-empty list, or subset")
 	}
-	free, err := g.await(x, d.KeepBytes())
-	if err != nil {
+	if err := g.await(x, &x.held, d.KeepBytes()); err != nil {
 		return err
 	}
-	defer free()
 	var kept plans.StoredSubset
 	if wish.Subset != "" {
 		kept, err = g.plans.KeepText(x.r.Context(), d.Dataset, wish.Subset)

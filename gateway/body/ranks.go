@@ -11,9 +11,6 @@ import (
 // AddRanks adds the rank to each occurrence. The caller has reserved the memory needed to plan a
 // batch.
 func (p *Pool) AddRanks(ctx context.Context, all *plans.Plans, d *plans.Dataset, a address.Plan, found []plans.Occurrence) error {
-	if err := all.CheckSharing(ctx, d, a); err != nil {
-		return err
-	}
 	for i := range found {
 		o := &found[i]
 		rank, err := p.rank(ctx, all, d, address.Batch{Plan: a, Epoch: o.Epoch, Number: o.Batch}, o.Position)

@@ -105,9 +105,6 @@ func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (Epoc
 		return EpochInfo{}, err
 	}
 	defer leave()
-	if err := b.CheckSharing(plan); err != nil {
-		return EpochInfo{}, err
-	}
 	info.OrderDigest, info.Reads = c.orderDigest(plan), plan.Reads()
 	if b.Params.Subset == "" && b.Quarantine == "" {
 		bytes := d.Index.Bytes()

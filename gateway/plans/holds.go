@@ -6,6 +6,14 @@ import "slices"
 // Drop and returns Keep on success, so that neither an error nor a panic leaks a resource.
 type Holds []func()
 
+// Add adds the release function of a resource, unless acquiring it has failed.
+func (h *Holds) Add(release func(), err error) error {
+	if err == nil {
+		*h = append(*h, release)
+	}
+	return err
+}
+
 // Drop releases all resources, the last one first.
 func (h *Holds) Drop() {
 	for _, end := range slices.Backward(*h) {

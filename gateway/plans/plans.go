@@ -68,7 +68,7 @@ func (p *Plans) Forget(d *Dataset) error {
 }
 
 // Complete completes a plan that was decoded without faults. It resolves the default split and the
-// number of samples per epoch.
+// number of samples per epoch, and rejects shares that the dataset does not support.
 func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error {
 	if d.mixture != nil {
 		return d.mixture.complete(a)
@@ -77,20 +77,21 @@ func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error
 	if err := d.checkKept(a); err != nil {
 		return err
 	}
-	if a.Params.Subset == "" {
-		return nil
+	if a.Params.Subset != "" {
+		if err := d.nameSplit(ctx, &a.Params); err != nil {
+			return err
+		}
+		var err error
+		if a.Samples, err = p.SubsetSamples(ctx, d, a.Params.Subset); err != nil {
+			return err
+		}
 	}
-	if err := d.nameSplit(ctx, &a.Params); err != nil {
-		return err
-	}
-	var err error
-	a.Samples, err = p.SubsetSamples(ctx, d, a.Params.Subset)
-	return err
+	return p.checkSharing(ctx, d, *a)
 }
 
-// CheckSharing rejects share=locality if the dataset has too few lanes for the homes. It reads no
+// checkSharing rejects share=locality if the dataset has too few lanes for the homes. It reads no
 // data.
-func (p *Plans) CheckSharing(ctx context.Context, d *Dataset, a address.Plan) error {
+func (p *Plans) checkSharing(ctx context.Context, d *Dataset, a address.Plan) error {
 	if a.Sharing == shuffle.Contiguous || a.Params.Shuffle != shuffle.Slot {
 		return nil
 	}
@@ -179,10 +180,6 @@ func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ Batch
 	key := planKey{dataset: d, params: b.Params, epoch: b.Epoch, isEpoch: true, dealt: dealtBytes(b.Plan)}
 	plan, epoch, leavePlan, err := p.cache.epoch(ctx, key, c)
 	if err != nil {
-		return BatchOrder{}, err
-	}
-	if err := b.CheckSharing(plan); err != nil {
-		leavePlan()
 		return BatchOrder{}, err
 	}
 	left = nil
