@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,9 +36,9 @@ type fetchFlags struct {
 func (x *fetchFlags) define(f *cli.Flags) {
 	x.plan.define(f, ^address.Group(0), "table")
 	f.Count(&x.plan.opt.From, "from", 0, "first batch")
-	f.Positive(&x.plan.opt.Until, "until", "batch to stop before (default the end)")
+	f.Between(&x.plan.opt.Until, "until", 1, math.MaxUint64, 0, "batch to stop before (default the end)")
 	f.Flag(&x.allRanks, "all-ranks", "read the shares of all ranks concurrently")
-	f.Number(&x.parallel, "parallel", 8, "batches to read concurrently")
+	f.Number(&x.parallel, "parallel", 1, 8, "batches to read concurrently")
 	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time limit for one batch, with retries")
 	f.Text(&x.output, "output", "", "`DIR` write each batch to a file; resume if files are there")
 	f.Choice(&x.home, "home", "", "choose the first gateway of a rank by the rank's number (default the fastest)", "rank")
@@ -50,9 +51,6 @@ func (x *fetchFlags) check(f *cli.Flags, args []string) {
 	x.plan.check(f)
 	if (x.plan.opt.Format != "" || x.plan.opt.Fields != "") && !x.noManifest {
 		f.Fault("--format and --fields require --no-manifest: a manifest describes whole samples")
-	}
-	if x.parallel == 0 {
-		f.Fault("--parallel must be at least 1")
 	}
 	if x.allRanks && x.plan.opt.Rank != 0 {
 		f.Fault("--all-ranks and --rank exclude each other")

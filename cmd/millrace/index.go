@@ -42,11 +42,11 @@ type indexFlags struct {
 func (x *indexFlags) define(f *cli.Flags) {
 	f.Size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target size of a chunk, the unit of reads and caching")
 	f.Choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "default shuffle algorithm", "none", "window", "slot", "full")
-	f.Count(&x.opt.Defaults.Window, "window", 128, "default number of chunks (window) or lanes (slot) mixed at a time")
+	f.Between(&x.opt.Defaults.Window, "window", 1, maxDefault, 128, "default number of chunks (window) or lanes (slot) mixed at a time")
 	f.Count(&x.opt.Defaults.Seed, "seed", 0, "default seed of the shuffle")
-	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default number of samples per global batch")
+	f.Between(&x.opt.Defaults.BatchSize, "batch-size", 1, maxDefault, 256, "default number of samples per global batch")
 	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "default handling of an incomplete last batch", "short", "drop", "pad")
-	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards to read concurrently")
+	f.Number(&x.opt.Parallel, "parallel", 1, min(4*runtime.GOMAXPROCS(0), 16), "shards to read concurrently")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
 	f.Text(&x.part, "part", "", "`I/N|rest` do only part I of N, or with \"rest\" all missing parts, then publish")
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes; unsafe with other writers")
@@ -97,11 +97,11 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.Text(&x.opt.Config, "hf-config", "", "`NAME` index one configuration of a Hugging Face repository")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
 	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, for records without a header")
-	f.Count(&x.sequence, "sequence-length", 0, "input tokens per sample; a sample also has the next token as a target")
+	f.Between(&x.sequence, "sequence-length", 1, maxDefault, 0, "input tokens per sample; a sample also has the next token as a target")
 	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` NumPy type of tokens or record elements: <u2, <i4, |u1")
 	f.Choice(&x.opt.Hints.Key, "sample-key", "", "zip: "+sampleKeyUsage, format.KeyGroup, format.KeyPath)
 	f.Choice(&x.opt.Hints.Header, "header", "", "whether .csv and .tsv files begin with a header", format.HeaderPresent, format.HeaderAbsent)
-	f.List(&x.opt.Hints.Fields, "fields", "`NAME,...` index only these Parquet columns (default all)")
+	f.Texts(&x.opt.Hints.Fields, "fields", nil, "`NAME,...` index only these Parquet columns (default all)")
 }
 
 // definePlace defines the flags for settings that the dataset's address can also contain. pack does
@@ -164,22 +164,10 @@ func (x *indexFlags) check(f *cli.Flags) {
 	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<30 {
 		f.Fault("--chunk-size %s: must be from 1B to 1GiB", words.Size(x.opt.ChunkSize))
 	}
-	if w := x.opt.Defaults.Window; w < 1 || w > maxDefault {
-		f.Fault("--window %d: must be from 1 to %d", w, maxDefault)
-	}
-	if b := x.opt.Defaults.BatchSize; b < 1 || b > maxDefault {
-		f.Fault("--batch-size %d: must be from 1 to %d", b, maxDefault)
-	}
-	if x.sequence > maxDefault || x.sequence == 0 && f.Set.Changed("sequence-length") {
-		f.Fault("--sequence-length %d: must be from 1 to %d", x.sequence, maxDefault)
-	}
-	x.opt.Hints.SequenceLength = int64(min(x.sequence, maxDefault))
+	x.opt.Hints.SequenceLength = int64(x.sequence)
 	x.checkFields(f)
 	checkMatch(f, x.opt.Match)
 	x.checkPart(f)
-	if x.opt.Parallel == 0 {
-		f.Fault("--parallel must be at least 1")
-	}
 }
 
 // checkPart parses --part: 3/16, or rest.
@@ -317,17 +305,10 @@ exit code is 1.`,
 			var s location.Stores
 			var l location.Location
 			var parallel int
-			f.Number(&parallel, "parallel", 8, "chunks to read concurrently")
+			f.Number(&parallel, "parallel", 1, 8, "chunks to read concurrently")
 			f.Output(a.App)
-			check := func(args []string) {
-				l = one(f, args[0])
-				if parallel == 0 {
-					f.Fault("--parallel must be at least 1")
-				}
-			}
-			return check, func(ctx context.Context, _ []string) error {
-				return a.runVerify(ctx, &s, l, parallel)
-			}
+			check := func(args []string) { l = one(f, args[0]) }
+			return check, func(ctx context.Context, _ []string) error { return a.runVerify(ctx, &s, l, parallel) }
 		},
 	})
 }

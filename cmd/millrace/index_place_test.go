@@ -358,7 +358,7 @@ func TestIndex_AsksForTokenOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if o := millrace(t, nil, "index", flat, "--sequence-length", "0"); o.code != exitUsage || !strings.Contains(o.stderr, "--sequence-length 0: must be from 1 to") {
+	if o := millrace(t, nil, "index", flat, "--sequence-length", "0"); o.code != exitUsage || !strings.Contains(o.stderr, `--sequence-length "0": must be a whole number from 1 to`) {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 	const item = "128 tokens of <u2 and the next one; the largest token at the beginning is 48000\n"

@@ -34,7 +34,7 @@ files; the command without --part publishes when all parts are done.`,
 			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target size of a shard")
 			f.Choice(&opt.Key, "sample-key", pack.KeyGroup, sampleKeyUsage, pack.KeyGroup, pack.KeyPath)
 			f.Flag(&byDirectory, "label-from-directory", "add a .cls member to each sample: the class number of its directory")
-			f.List(&opt.Tables, "table", "`FILE` table (JSON, COCO, CSV) of rows that name files, added as .json; repeatable")
+			f.Texts(&opt.Tables, "table", nil, "`FILE` table (JSON, COCO, CSV) of rows that name files, added as .json; repeatable")
 			f.Text(&opt.Match, "match", "", matchUsage)
 			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
 			f.Flag(&opt.SkipSpecial, "skip-special", "skip links, devices and pipes (default: fail)")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -36,11 +37,7 @@ func parameterFlags(f *cli.Flags, opt *client.Options, groups address.Group, wit
 		case **uint64:
 			f.Optional(field, flag, r.Help)
 		case *uint64:
-			if r.Least > 0 {
-				f.Positive(field, flag, r.Help)
-			} else {
-				f.Count(field, flag, 0, r.Help)
-			}
+			f.Between(field, flag, r.Least, math.MaxUint64, 0, r.Help)
 		case *string:
 			if r.Words != nil {
 				f.Choice(field, flag, "", r.Help, r.Words...)

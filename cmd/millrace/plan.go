@@ -31,7 +31,7 @@ func (q *planQuestion) define(f *cli.Flags) {
 	f.Numbers(&q.Homes, "homes", nil, "`N,...` gateway counts to compare with locality (default the world size)")
 	f.Numbers(&q.Gateways, "gateways", nil, "`N,...` gateway counts after a change during a job: count the chunks read again")
 	f.Size(&q.Cache, "cache-size", 0, "size of a cache: also count the store requests of a later epoch with it")
-	f.Price(&q.Price, "request-price", "price per million store requests, for the cost of an epoch")
+	f.Real(&q.Price, "request-price", "PRICE", "", 0, 1e9, 0, "price per million store requests, for the cost of an epoch")
 	f.Optional(&q.batch, "batch", "")
 	f.Set.Lookup("batch").Hidden = true
 }

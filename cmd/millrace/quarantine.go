@@ -48,7 +48,7 @@ Bad samples are listed with --key or --keys, or found with --verify. Nothing is 
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x quarantineFlags
 			var l location.Location
-			f.List(&x.keys, "key", "`KEY` bad sample; repeatable; keys with commas require --keys")
+			f.Texts(&x.keys, "key", nil, "`KEY` bad sample; repeatable; keys with commas require --keys")
 			f.Text(&x.shard, "shard", "", "`SHARD` shard that holds the samples of --key, if several shards have the keys")
 			f.Text(&x.file, "keys", "", "`FILE` file of bad samples, one per line: key, tab, reason, tab, shard (-: stdin)")
 			f.Text(&x.reason, "reason", "", "`TEXT` reason for samples that have no reason in the file")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -17,36 +18,38 @@ func (c *serveConfig) defineAccess(f *cli.Flags) {
 	f.Text(&c.ClientCA, "client-ca", "", "`FILE` PEM file of CAs for client certificates (default none)")
 	a := &c.AccessConfig
 	f.Main().Text(&a.Access, "access", "", "`FILE` YAML file of tokens and rights (default none: serve only on loopback)")
-	f.Words(&c.allow, "allow", []string{"read"}, "`RIGHT,...` rights without --access: read, report, warm", "read", "report", "warm")
-	f.List(&a.Host, "host", "`NAME` host name that requests to a loopback port may use; repeatable")
-	f.List(&c.trustedProxies, "trusted-proxies", "`ADDRESS` proxies whose Forwarded headers are trusted; repeatable")
+	f.Texts(&c.allow, "allow", []string{"read"}, "`RIGHT,...` rights without --access: read, report, warm", "read", "report", "warm")
+	f.Texts(&a.Host, "host", nil, "`NAME` host name that requests to a loopback port may use; repeatable")
+	proxies := cli.Kind[netip.Prefix]{Parse: parseProxy, Format: netip.Prefix.String}
+	cli.List(f, &a.TrustedProxies, "trusted-proxies", nil, proxies, ",", func(s string) []string { return strings.Split(s, ",") }, "`ADDRESS` proxies whose Forwarded headers are trusted; repeatable")
 	f.Text(&a.AuditLog, "audit-log", "", "`FILE` file for a log of writes and refused requests, or \"stderr\" (default none)")
 	f.Main().Flag(&a.InsecureNoAuth, "insecure-no-auth", "without --access, serve data to every client")
 	f.Flag(&a.InsecureAdmin, "insecure-admin", "without --access, serve the admin endpoints to every client")
 	f.Flag(&a.InsecurePlainHTTP, "insecure-plain-http", "accept tokens without TLS, behind a proxy that terminates TLS")
 }
 
+// parseProxy parses an address or a network.
+func parseProxy(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if at, atErr := netip.ParseAddr(text); atErr == nil {
+		prefix, err = at.Prefix(at.BitLen())
+	}
+	if err != nil {
+		return prefix, errors.New("must be an address or a network such as 10.0.0.0/8")
+	}
+	return prefix.Masked(), nil
+}
+
 // checkAccess parses the settings of access and records faults.
 func (c *serveConfig) checkAccess(f *cli.Flags) {
 	a := &c.AccessConfig
-	a.Allow, a.TrustedProxies = nil, nil
+	a.Allow = nil
 	for _, name := range c.allow {
 		right, _ := auth.ParseRight(name) // the flag accepts only known words
 		a.Allow = append(a.Allow, right)
 	}
 	for i, name := range a.Host {
 		a.Host[i] = strings.ToLower(name)
-	}
-	for _, text := range c.trustedProxies {
-		prefix, err := netip.ParsePrefix(text)
-		if at, atErr := netip.ParseAddr(text); atErr == nil {
-			prefix, err = at.Prefix(at.BitLen())
-		}
-		if err != nil {
-			f.Fault("--trusted-proxies %q: must be an address or a network such as 10.0.0.0/8", text)
-			continue
-		}
-		a.TrustedProxies = append(a.TrustedProxies, prefix.Masked())
 	}
 	if a.Access != "" && (!slices.Equal(c.allow, []string{"read"}) || a.InsecureNoAuth || a.InsecureAdmin) {
 		f.Fault("--access excludes --allow, --insecure-no-auth and --insecure-admin: the access file sets all rights")

@@ -15,7 +15,7 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.Text(&c.PeerCert, "peer-cert", "", "`FILE` PEM certificate of this gateway as client and server")
 	f.Text(&c.PeerKey, "peer-key", "", "`FILE` PEM key of --peer-cert")
 	f.Text(&c.PeerCA, "peer-ca", "", "`FILE` PEM file of the CA that signed the peers' certificates")
-	f.List(&c.PeerAllow, "peer-allow", "`NAME` peer certificate name to accept, such as gw-*; repeatable (default any)")
+	f.Texts(&c.PeerAllow, "peer-allow", nil, "`NAME` peer certificate name to accept, such as gw-*; repeatable (default any)")
 	f.SettingOnly().Flag(&c.PeerSharedCert, "peer-shared-cert", "all gateways share one certificate, without member names")
 	f.Flag(&c.PeerInsecure, "peer-insecure", "connect gateways without certificates; loopback only")
 	f.Text(&c.Member, "member", "", "`NAME` name of this gateway, the same after restarts (default the host name)")

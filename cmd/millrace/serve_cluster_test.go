@@ -98,7 +98,7 @@ func TestCluster_IsOneCache(t *testing.T) {
 			c.PeerInsecure, c.PeerCert, c.PeerKey, c.PeerCA, c.PeerAllow = false, files.Cert, files.Key, files.CA, []string{"gateway"}
 			c.PeerSharedCert = true
 		},
-		"with a quota": func(c *serveConfig) { c.Quotas = []node.Quota{{Dataset: "files", Memory: 32 << 20}} },
+		"with a quota": func(c *serveConfig) { c.Quota = []node.Quota{{Dataset: "files", Memory: 32 << 20}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			urls, stop := fleetFor(t, shards(t), 2, change)

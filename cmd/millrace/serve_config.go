@@ -20,15 +20,13 @@ import (
 // serveConfig is the configuration of serve, with its flags.
 type serveConfig struct {
 	node.Config
-	flags          *cli.Flags // nil: not from a command line
-	dataset        []string   // unparsed values, which validate parses into node.Config
-	mixture        []string
-	quota          []string
-	join           string
-	allow          []string
-	trustedProxies []string
-	logLevel       string
-	logFormat      string
+	flags     *cli.Flags // nil: not from a command line
+	dataset   []string   // unparsed values, which validate parses into node.Config
+	mixture   []string
+	join      string
+	allow     []string
+	logLevel  string
+	logFormat string
 }
 
 // Default times of a shutdown. Their sum is below the 60 s that orchestrators allow.
@@ -54,7 +52,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Section("cluster")
 	c.defineCluster(f)
 	f.Section("store")
-	f.Number(&c.Parallel, "parallel", 0, "maximum concurrent store reads (0: automatic)")
+	f.Number(&c.Parallel, "parallel", 0, 0, "maximum concurrent store reads (0: automatic)")
 	f.SettingOnly().Size(&c.PartSize, "part-size", datapath.DefaultPartSize, "maximum size of one store read")
 	f.SettingOnly().Flag(&c.CheckSHA256, "check-sha256", "verify the SHA-256 of each chunk, in addition to CRC-32C")
 	f.SettingOnly().Flag(&c.Stores.S3Traceparent, "s3-traceparent", "send traceparent headers to the S3 service")
@@ -85,8 +83,8 @@ func (c *serveConfig) defineData(f *cli.Flags) {
 
 func (c *serveConfig) definePorts(f *cli.Flags) {
 	f.Main().Text(&c.Listen, "listen", "127.0.0.1:8080", "`ADDRESS` data port, HOST:PORT or unix:PATH, or a list")
-	c.SocketMode = 0o600
-	cli.Var(f.SettingOnly(), &c.SocketMode, "socket-mode", "MODE", parseMode, func(m fs.FileMode) string { return fmt.Sprintf("%04o", m) }, "permissions of Unix sockets")
+	modes := cli.Kind[fs.FileMode]{Name: "MODE", Parse: parseMode, Format: func(m fs.FileMode) string { return fmt.Sprintf("%04o", m) }}
+	cli.Var(f.SettingOnly(), &c.SocketMode, "socket-mode", 0o600, modes, "permissions of Unix sockets")
 	f.SettingOnly().Text(&c.PortFile, "port-file", "", "`FILE` write the data port's bound addresses, one per line")
 	f.Main().Text(&c.AdminListen, "admin-listen", "", "`ADDRESS` separate port for metrics, statistics and profiles")
 	f.SettingOnly().Text(&c.HealthListen, "health-listen", "", "`ADDRESS` plain HTTP port for /healthz and /readyz only")
@@ -101,7 +99,7 @@ func (c *serveConfig) defineMemory(f *cli.Flags) {
 	c.Memory = node.UsableMemory()
 	f.Main().Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "memory for chunks, transfers and responses")
 	f.Set.Lookup("cache-size").DefValue = "1/4 of all memory" // the same text on every machine; --check prints the actual size
-	f.Repeated(&c.quota, "quota", ",", splitQuotas, "`DATASET=SIZE` memory for one dataset only; append ,disk=SIZE for disk; repeatable")
+	cli.List(f, &c.Quota, "quota", nil, cli.Kind[node.Quota]{Parse: parseQuota, Format: formatQuota}, ",", splitQuotas, "`DATASET=SIZE` memory for one dataset only; append ,disk=SIZE for disk; repeatable")
 	f.SettingOnly().Duration(&c.BudgetWait, "budget-wait", budget.DefaultWait, "time a batch waits for memory before status 503")
 	var policies []string
 	for _, p := range datapath.Policies() {
@@ -141,7 +139,6 @@ func (c *serveConfig) validate(f *cli.Flags) {
 			c.dataset[i] = l.Name + "=" + l.Address() // in the form that --check prints
 		}
 	}
-	c.readQuotas(f)
 	c.readJoin(f)
 	c.checkAccess(f)
 	for _, err := range c.Complete() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/node"
+	"github.com/millrace-data/millrace/internal/words"
 )
 
 // splitQuotas splits quotas at commas. A part that begins with disk= belongs to the quota before it.
@@ -18,19 +19,6 @@ func splitQuotas(s string) (texts []string) {
 		texts = append(texts, t)
 	}
 	return texts
-}
-
-// readQuotas parses the quotas and records faults.
-func (c *serveConfig) readQuotas(f *cli.Flags) {
-	c.Quotas = nil
-	for _, t := range c.quota {
-		q, err := parseQuota(t)
-		if err != nil {
-			f.Fault("--quota %q: %w", t, err)
-			continue
-		}
-		c.Quotas = append(c.Quotas, q)
-	}
 }
 
 // parseQuota parses DATASET=SIZE or DATASET=SIZE,disk=SIZE.
@@ -46,4 +34,13 @@ func parseQuota(text string) (q node.Quota, err error) {
 		q.Disk, err = cli.ParseSize(disk)
 	}
 	return q, err
+}
+
+// formatQuota returns a quota as parseQuota accepts it.
+func formatQuota(q node.Quota) string {
+	text := q.Dataset + "=" + words.Size(q.Memory)
+	if q.Disk > 0 {
+		text += ",disk=" + words.Size(q.Disk)
+	}
+	return text
 }

@@ -67,7 +67,7 @@ func TestServe_ReportsFaultsOfConfigurationFile(t *testing.T) {
 		"memory:\n  cache-size: much\n":                       `:2: --cache-size "much": must be a size`,
 		"memory: {cache-size: 64MiB, cache-size: 64MiB}\n":    `"cache-size" is given twice`,
 		"memory: {cache-size: [64MiB, 128MiB]}\n":             `:1: --cache-size: must be one value, not a list of 2`,
-		"access: {allow: [read, write]}\n":                    `:1: --allow "read,write": "write": must be one or more of read, report, warm`,
+		"access: {allow: [read, write]}\n":                    `:1: --allow "write": must be one of read, report, warm`,
 		"data: {dataset: x}\n---\ndata: {dataset: y}\n":       "must be one YAML document",
 		"memory: 3\n":                   "section memory: must be keys with values",
 		"- a\n":                         "the file: must be keys with values",

@@ -3,23 +3,51 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
 
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Var defines a flag of any type in the current section. parse must accept the output of format. kind is the placeholder in
-// the help, unless usage begins with another one in backquotes.
-func Var[T any](f *Flags, p *T, name, kind string, parse func(string) (T, error), format func(T) string, usage string) {
+// Kind describes the values of a flag.
+type Kind[T any] struct {
+	Name   string                  // placeholder in the help, unless the usage begins with another one in backquotes
+	Parse  func(string) (T, error) // accepts the output of Format
+	Format func(T) string
+	Words  []string // allowed words; nil: any value
+}
+
+// Var defines a flag of any kind in the current section.
+func Var[T any](f *Flags, p *T, name string, def T, k Kind[T], usage string) {
+	*p = def
+	k.Name, usage = placeholder(k.Name, usage)
+	f.add(&value[T]{f, p, name, k}, name, usage)
+}
+
+// List defines a flag for a list of values in the current section. It may be repeated; the first use
+// replaces the default. split separates several values in one text, and by joins them for printing.
+func List[T any](f *Flags, p *[]T, name string, def []T, k Kind[T], by string, split func(string) []string, usage string) {
+	*p = def
+	k.Name, usage = placeholder(k.Name, usage)
+	f.add(&list[T]{f: f, p: p, name: name, kind: k, by: by, split: split}, name, usage)
+}
+
+// placeholder returns the placeholder of a flag, and the rest of its usage.
+func placeholder(kind, usage string) (name, text string) {
 	if rest, ok := strings.CutPrefix(usage, "`"); ok {
 		kind, usage, _ = strings.Cut(rest, "` ")
 	}
-	v := &value[T]{f: f, p: p, name: name, kind: kind, parse: parse, format: format}
+	return kind, usage
+}
+
+// add defines a flag in the current section.
+func (f *Flags) add(v pflag.Value, name, usage string) {
 	fl := f.Set.VarPF(v, name, "", usage)
 	fl.Hidden = f.settingOnly
 	fl.Annotations = map[string][]string{}
@@ -32,26 +60,20 @@ func Var[T any](f *Flags, p *T, name, kind string, parse func(string) (T, error)
 	f.settingOnly, f.main = false, false
 }
 
-// value is the value of a flag of any type. Set records faults, so that one run reports all of
-// them.
+// value is the value of a flag of any kind. Set records faults, so that one run reports all of them.
 type value[T any] struct {
-	f      *Flags
-	p      *T
-	name   string
-	kind   string
-	parse  func(string) (T, error)
-	format func(T) string
-	words  []string // allowed words; nil: any value
-	joined bool     // one text with commas contains all values
+	f    *Flags
+	p    *T
+	name string
+	kind Kind[T]
 }
 
 func (v *value[T]) Set(s string) error {
-	x, err := v.parse(s)
-	if err != nil {
-		v.f.Fault("%s %q: %w", v.f.NameOf(v.name), v.f.app.Hide(s), err)
-		return nil
+	if x, err := v.kind.Parse(s); err != nil {
+		v.f.invalid(v.name, s, err)
+	} else {
+		*v.p = x
 	}
-	*v.p = x
 	return nil
 }
 
@@ -59,19 +81,139 @@ func (v *value[T]) String() string {
 	if v.p == nil {
 		return ""
 	}
-	return v.format(*v.p)
+	return v.kind.Format(*v.p)
 }
 
-func (v *value[T]) Type() string { return v.kind }
+func (v *value[T]) Type() string      { return v.kind.Name }
+func (v *value[T]) choices() []string { return v.kind.Words }
 
-func (v *value[T]) choices() []string { return v.words }
+// list is the value of a flag for a list. Set records faults like that of value.
+type list[T any] struct {
+	f     *Flags
+	p     *[]T
+	name  string
+	kind  Kind[T]
+	by    string
+	split func(string) []string
+	given bool // the list is no longer the default
+}
 
-func (v *value[T]) holdsAll() bool { return v.joined }
+func (l *list[T]) Set(s string) error {
+	if !l.given {
+		*l.p, l.given = nil, true
+	}
+	for _, text := range l.split(s) {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		if x, err := l.kind.Parse(text); err != nil {
+			l.f.invalid(l.name, text, err)
+		} else {
+			*l.p = append(*l.p, x)
+		}
+	}
+	return nil
+}
 
-// Size defines a flag for a number of bytes with a unit: 8MiB, 2GB, 512.
+// lister is a flag for a list.
+type lister interface{ texts() []string }
+
+// texts returns the values as text.
+func (l *list[T]) texts() []string {
+	all := []string{}
+	for _, x := range *l.p {
+		all = append(all, l.kind.Format(x))
+	}
+	return all
+}
+
+func (l *list[T]) String() string {
+	if l.p == nil {
+		return ""
+	}
+	return strings.Join(l.texts(), l.by)
+}
+
+func (l *list[T]) Type() string      { return l.kind.Name }
+func (l *list[T]) choices() []string { return l.kind.Words }
+
+// invalid records the fault of a value.
+func (f *Flags) invalid(name, value string, err error) {
+	f.Fault("%s %q: %w", f.NameOf(name), f.app.Hide(value), err)
+}
+
+// byComma separates values that contain no commas.
+func byComma(s string) []string { return strings.Split(s, ",") }
+
+// whole is the kind of whole numbers within bounds. They may be written with an exponent: 1e9.
+func whole[N int | uint64](least, most N) Kind[N] {
+	must := fmt.Sprintf("must be a whole number, at least %d", least)
+	if uint64(most) < math.MaxUint64 {
+		must = fmt.Sprintf("must be a whole number from %d to %d", least, most)
+	}
+	parse := func(s string) (N, error) {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if x, fault := strconv.ParseFloat(s, 64); err != nil && fault == nil && x >= 0 && x <= 1<<53 && x == math.Trunc(x) {
+			n, err = uint64(x), nil
+		}
+		if err != nil || n < uint64(least) || n > uint64(most) {
+			return 0, errors.New(must)
+		}
+		return N(n), nil
+	}
+	return Kind[N]{Name: "N", Parse: parse, Format: func(n N) string { return strconv.FormatUint(uint64(n), 10) }}
+}
+
+// Count defines a flag for an unsigned number.
+func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
+	Var(f, p, name, def, whole[uint64](0, math.MaxUint64), usage)
+}
+
+// Between defines a flag for a number within bounds. The default may be outside them.
+func (f *Flags) Between(p *uint64, name string, least, most, def uint64, usage string) {
+	Var(f, p, name, def, whole(least, most), usage)
+}
+
+// Optional defines a flag for a number without a default.
+func (f *Flags) Optional(p **uint64, name, usage string) {
+	number := whole[uint64](0, math.MaxUint64)
+	parse := func(s string) (*uint64, error) {
+		n, err := number.Parse(s)
+		return &n, err
+	}
+	format := func(n *uint64) string {
+		if n == nil {
+			return ""
+		}
+		return number.Format(*n)
+	}
+	Var(f, p, name, nil, Kind[*uint64]{Name: "N", Parse: parse, Format: format}, usage)
+}
+
+// mostOfNumber is the maximum of a small count.
+const mostOfNumber = 1<<20 - 1
+
+// Number defines a flag for a small count that is used as an int.
+func (f *Flags) Number(p *int, name string, least, def int, usage string) {
+	Var(f, p, name, def, whole(least, mostOfNumber), usage)
+}
+
+// Numbers defines a flag for a list of small counts, each at least 1.
+func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
+	List(f, p, name, def, whole(1, mostOfNumber), ",", byComma, usage)
+}
+
+// sizes is the kind of numbers of bytes with a unit: 8MiB, 2GB, 512.
+func sizes() Kind[int64] { return Kind[int64]{Name: "SIZE", Parse: ParseSize, Format: words.Size} }
+
+// Size defines a flag for a number of bytes.
 func (f *Flags) Size(p *int64, name string, def int64, usage string) {
-	*p = def
-	Var(f, p, name, "SIZE", ParseSize, words.Size, usage)
+	Var(f, p, name, def, sizes(), usage)
+}
+
+// Sizes defines a flag for a list of numbers of bytes: 16GiB,32GiB.
+func (f *Flags) Sizes(p *[]int64, name string, def []int64, usage string) {
+	List(f, p, name, def, sizes(), ",", byComma, usage)
 }
 
 // ParseSize parses a number of bytes with or without a unit, such as 4GiB.
@@ -83,62 +225,51 @@ func ParseSize(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// Count defines a flag for an unsigned number.
-func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
-	*p = def
-	Var(f, p, name, "N", wholeFrom(0), formatWhole, usage)
-}
-
-// Positive defines a flag for a number of at least 1. It has no default: p stays 0.
-func (f *Flags) Positive(p *uint64, name, usage string) {
-	Var(f, p, name, "N", wholeFrom(1), formatWhole, usage)
-}
-
-func formatWhole(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// wholeFrom returns a function that parses whole numbers of at least least.
-func wholeFrom(least uint64) func(string) (uint64, error) {
-	return func(s string) (uint64, error) {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil || n < least {
-			return 0, fmt.Errorf("must be a whole number, at least %d", least)
+// Bandwidth defines a flag for a number of bytes per second: 2GB/s, 500MB/s, or 100Gbit/s.
+func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
+	parse := func(s string) (float64, error) {
+		s, inBits := strings.CutSuffix(strings.TrimSuffix(s, "/s"), "bit")
+		if inBits {
+			s += "B"
 		}
-		return n, nil
+		n, err := ParseSize(s)
+		switch {
+		case err != nil:
+			return 0, errors.New("must be bytes per second such as 2GB/s, or bits per second such as 100Gbit/s")
+		case inBits:
+			return float64(n) / 8, nil
+		}
+		return float64(n), nil
 	}
-}
-
-// Optional defines a flag for a number without a default.
-func (f *Flags) Optional(p **uint64, name, usage string) {
-	parse := func(s string) (*uint64, error) {
-		n, err := wholeFrom(0)(s)
-		return &n, err
-	}
-	format := func(n *uint64) string {
-		if n == nil {
+	Var(f, p, name, def, Kind[float64]{Name: "RATE", Parse: parse, Format: func(x float64) string {
+		if x == 0 {
 			return ""
 		}
-		return formatWhole(*n)
-	}
-	Var(f, p, name, "N", parse, format, usage)
+		return words.Size(int64(x)) + "/s"
+	}}, usage)
 }
 
-// Number defines a flag for a small count that is used as an int.
-func (f *Flags) Number(p *int, name string, def int, usage string) {
-	*p = def
-	parse := func(s string) (int, error) {
-		n, err := strconv.ParseUint(s, 10, 20)
-		if err != nil {
-			return 0, errors.New("must be a whole number from 0 to 1048575")
+// Real defines a flag for a number within bounds that need not be whole. The unit after it is
+// optional. An unset flag without a default is 0.
+func (f *Flags) Real(p *float64, name, kind, unit string, least, most, def float64, usage string) {
+	parse := func(s string) (float64, error) {
+		x, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
+		if err != nil || !(x >= least && x <= most) {
+			return 0, fmt.Errorf("must be a number from %g%s to %g%s", least, unit, most, unit)
 		}
-		return int(n), nil
+		return x, nil
 	}
-	Var(f, p, name, "N", parse, strconv.Itoa, usage)
+	Var(f, p, name, def, Kind[float64]{Name: kind, Parse: parse, Format: func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(x, 'g', -1, 64) + unit
+	}}, usage)
 }
 
 // Duration defines a flag for a duration with a unit: 10s, 1m30s, 14d.
 func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage string) {
-	*p = def
-	Var(f, p, name, "DURATION", parseDuration, words.Duration, usage)
+	Var(f, p, name, def, Kind[time.Duration]{Name: "DURATION", Parse: parseDuration, Format: words.Duration}, usage)
 }
 
 const day = 24 * time.Hour
@@ -164,24 +295,37 @@ func parseDuration(s string) (time.Duration, error) {
 	return whole + d, nil
 }
 
-// Text defines a flag for a text.
-func (f *Flags) Text(p *string, name, def, usage string) {
-	*p = def
-	parse := func(s string) (string, error) { return s, nil }
-	Var(f, p, name, "TEXT", parse, func(s string) string { return s }, usage)
-}
-
-// Choice defines a flag for one of a few words.
-func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
-	*p = def
-	parse := func(s string) (string, error) {
-		if !slices.Contains(words, s) {
+// text is the kind of texts: any, or one of some words.
+func text(words ...string) Kind[string] {
+	k := Kind[string]{Name: "TEXT", Words: words, Format: func(s string) string { return s }}
+	if words != nil {
+		k.Name = strings.Join(words, "|")
+	}
+	k.Parse = func(s string) (string, error) {
+		if words != nil && !slices.Contains(words, s) {
 			return "", fmt.Errorf("must be one of %s", strings.Join(words, ", "))
 		}
 		return s, nil
 	}
-	Var(f, p, name, strings.Join(words, "|"), parse, func(s string) string { return s }, usage)
-	f.Set.Lookup(name).Value.(*value[string]).words = words
+	return k
+}
+
+// Text defines a flag for a text.
+func (f *Flags) Text(p *string, name, def, usage string) { Var(f, p, name, def, text(), usage) }
+
+// Choice defines a flag for one of a few words.
+func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
+	Var(f, p, name, def, text(words...), usage)
+}
+
+// Texts defines a flag for a list of texts. If there are words, the texts must be some of them.
+func (f *Flags) Texts(p *[]string, name string, def []string, usage string, words ...string) {
+	List(f, p, name, def, text(words...), ",", byComma, usage)
+}
+
+// Repeated defines a flag for a list of texts that may contain commas, as for List.
+func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []string, usage string) {
+	List(f, p, name, nil, text(), by, split, usage)
 }
 
 // Flag defines a flag without a value.
@@ -193,27 +337,8 @@ func (f *Flags) Flag(p *bool, name, usage string) {
 		}
 		return b, nil
 	}
-	Var(f, p, name, "bool", parse, strconv.FormatBool, usage)
+	Var(f, p, name, *p, Kind[bool]{Name: "bool", Parse: parse, Format: strconv.FormatBool}, usage)
 	f.Set.Lookup(name).NoOptDefVal = "true"
-}
-
-// List defines a flag that may be repeated. In the environment its values are separated by commas.
-func (f *Flags) List(p *[]string, name, usage string) {
-	f.Repeated(p, name, ",", func(s string) []string { return strings.Split(s, ",") }, usage)
-}
-
-// Repeated defines a flag for a list whose values may contain commas. split separates several
-// values in one text, and by joins them for printing.
-func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []string, usage string) {
-	parse := func(s string) ([]string, error) {
-		for _, v := range split(s) {
-			if v = strings.TrimSpace(v); v != "" {
-				*p = append(*p, v)
-			}
-		}
-		return *p, nil
-	}
-	Var(f, p, name, "TEXT", parse, func(s []string) string { return strings.Join(s, by) }, usage)
 }
 
 // Output defines the flag --json.

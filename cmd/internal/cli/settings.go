@@ -135,12 +135,7 @@ func serviceLink(name, value string) bool {
 func (f *Flags) assign(fl *pflag.Flag, from string, values []string) {
 	f.source[fl.Name] = from
 	before := len(f.faults)
-	_, list := fl.Value.(*value[[]string])
-	joined, ok := fl.Value.(interface{ holdsAll() bool })
-	switch {
-	case ok && joined.holdsAll():
-		values = []string{strings.Join(values, ",")} // a second call of Set would replace the value
-	case !list && len(values) != 1:
+	if _, isList := fl.Value.(lister); !isList && len(values) != 1 {
 		f.Fault("%s: must be one value, not a list of %d", f.NameOf(fl.Name), len(values))
 		values = nil
 	}
@@ -295,13 +290,13 @@ func (f *Flags) printed(fl *pflag.Flag) (*yaml.Node, any) {
 		}
 		return n
 	}
-	list, ok := fl.Value.(*value[[]string])
-	if !ok {
+	l, isList := fl.Value.(lister)
+	if !isList {
 		n := scalar(fl.Value.String())
 		return n, n.Value
 	}
 	seq, all := &yaml.Node{Kind: yaml.SequenceNode}, []string{}
-	for _, s := range *list.p {
+	for _, s := range l.texts() {
 		seq.Content = append(seq.Content, scalar(s))
 		all = append(all, f.app.Hide(s))
 	}

@@ -86,7 +86,7 @@ func (c *Config) placeOnDisk(f *faults) {
 		f.add("disk-cache", ": %w", err)
 		return
 	}
-	for _, q := range c.Quotas {
+	for _, q := range c.Quota {
 		all -= q.Disk
 	}
 	c.DiskCacheSize = max(all/mebibyte, 1) * mebibyte
@@ -113,7 +113,7 @@ func (c *Config) checkQuotas(f *faults) {
 	for _, l := range c.Locations {
 		datasets[l.Name] = true
 	}
-	for _, q := range c.Quotas {
+	for _, q := range c.Quota {
 		switch {
 		case !datasets[q.Dataset] && c.Datasets == "":
 			f.add("quota", ": there is no dataset %q", q.Dataset)
@@ -128,7 +128,7 @@ func (c *Config) checkQuotas(f *faults) {
 		}
 		seen[q.Dataset] = true
 	}
-	if all := c.memoryOfAll(); len(c.Quotas) > 0 && all > c.Memory {
+	if all := c.memoryOfAll(); len(c.Quota) > 0 && all > c.Memory {
 		f.add("quota", ": cache-size and all quotas are %s together, more than the memory limit of this process, %s", size(all), size(c.Memory))
 	}
 }

@@ -22,7 +22,7 @@ type Config struct {
 	Datasets  string           // YAML file of more datasets and mixtures, reloaded when it changes; "": none
 	Follow    time.Duration    // interval between reads of all index pointers; 0: never
 	HangUp    <-chan os.Signal // each signal reloads the file and all pointers
-	Quotas    []Quota          // a file of datasets may add the dataset later
+	Quota     []Quota          // a file of datasets may add the dataset later
 	Stores    location.Stores
 
 	Listen      string       // comma-separated addresses of the data port; unix:PATH is a Unix socket
@@ -109,7 +109,7 @@ func (e *SettingError) Named(name string) string { return name + e.err.Error() }
 // memoryOfAll returns the sum of the memory limits of all divisions.
 func (c *Config) memoryOfAll() int64 {
 	sum := c.CacheSize
-	for _, q := range c.Quotas {
+	for _, q := range c.Quota {
 		sum += q.Memory
 	}
 	return sum

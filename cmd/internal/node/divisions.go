@@ -27,7 +27,7 @@ type division struct {
 func (s *Node) divide(set datasets.Set) error {
 	c := s.cfg
 	s.divisions = []*division{{quota: Quota{Memory: c.CacheSize, Disk: c.DiskCacheSize}, dir: c.DiskCache}}
-	for _, q := range c.Quotas {
+	for _, q := range c.Quota {
 		v := &division{quota: q}
 		if q.Disk > 0 {
 			v.dir = filepath.Join(c.DiskCache, "quota-"+q.Dataset)

@@ -126,7 +126,7 @@ func TestDivide_QuotaHasOwnBudgetAndDisk(t *testing.T) {
 	data, other, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
 	for _, quotas := range [][]Quota{nil, {{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}, {{Dataset: "a", Memory: 16 << 20}}, nil} {
 		s, err := New(t.Context(), &Config{
-			CacheSize: 64 << 20, Memory: 1 << 40, DiskCache: disk, DiskCacheSize: 8 << 20, Quotas: quotas,
+			CacheSize: 64 << 20, Memory: 1 << 40, DiskCache: disk, DiskCacheSize: 8 << 20, Quota: quotas,
 			Locations: []location.Location{{Name: "a", Dir: data}, {Name: "b", Dir: other}},
 		})
 		if err != nil {

@@ -404,7 +404,7 @@ func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
 func TestQuota_AppliesToDatasetAddedLater(t *testing.T) {
 	a, b, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
 	quota := func(c *Config) {
-		c.DiskCache, c.DiskCacheSize, c.Quotas = disk, 8<<20, []Quota{{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}
+		c.DiskCache, c.DiskCacheSize, c.Quota = disk, 8<<20, []Quota{{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}
 		if faults := c.Complete(); len(faults) > 0 && strings.Contains(fmt.Sprint(faults), "quota") {
 			t.Errorf("got %v, want a quota without its dataset accepted", faults)
 		}
