@@ -14,42 +14,72 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Service has the connection parameters of an address's S3 service. The AWS environment variables
-// set the missing ones. It refers to credentials by name, and never contains any.
+// Service has the connection parameters of an address's S3 service, as text. The AWS environment
+// variables set the missing ones. It refers to credentials by name, and never contains any.
 type Service struct {
 	Endpoint  string // URL of the service
 	Region    string // region of the bucket
 	Profile   string // profile of the AWS shared files with the credentials; "": the AWS credential chain
-	PathStyle Style
+	PathStyle string // true: the bucket's name is in the path; else in the host name at services known to support it
 	CAFile    string // PEM file with trusted CAs in addition to the system's
-	Bandwidth int64  // maximum bytes per second of one dataset's reads from the store; 0: no limit
-	MaxConns  int    // maximum connections to the bucket; 0: the backend's default
+	Bandwidth string // maximum bytes per second of one dataset's reads from the store
+	MaxConns  string // maximum connections to the bucket; "": the backend's default
 }
 
-// Style is the position of the bucket's name in requests.
-type Style uint8
+// parameter is a parameter of an address.
+type parameter struct {
+	name  string
+	field func(*Service) *string
+	check func(value string) error
+}
 
-// Styles of requests.
-const (
-	StyleUnset Style = iota // StyleAuto
-	StylePath               // in the path
-	StyleAuto               // in the host name at services known to support it, else in the path
-)
+// parameters returns the parameters in the order of printing.
+func parameters() []parameter {
+	return []parameter{
+		{"endpoint", func(s *Service) *string { return &s.Endpoint }, checkEndpoint},
+		{"region", func(s *Service) *string { return &s.Region }, require(validRegion.MatchString, "must be a name such as eu-central-1")},
+		{"profile", func(s *Service) *string { return &s.Profile }, require(validProfile, "must be a profile of the AWS configuration files")},
+		{"path_style", func(s *Service) *string { return &s.PathStyle }, require(isStyle, "must be true or false")},
+		{"ca_file", func(s *Service) *string { return &s.CAFile }, func(string) error { return nil }},
+		{"bandwidth", func(s *Service) *string { return &s.Bandwidth }, func(s string) error { _, err := parseBandwidth(s); return err }},
+		{"max_conns", func(s *Service) *string { return &s.MaxConns }, func(s string) error { _, err := parseMaxConns(s); return err }},
+	}
+}
 
-// Names of the parameters of an address, in the order of printing.
-const (
-	endpointName  = "endpoint"
-	regionName    = "region"
-	profileName   = "profile"
-	pathStyleName = "path_style"
-	caFileName    = "ca_file"
-	bandwidthName = "bandwidth"
-	maxConnsName  = "max_conns"
-)
+// require returns a check with a fixed error.
+func require(valid func(string) bool, must string) func(string) error {
+	return func(value string) error {
+		if !valid(value) {
+			return errors.New(must)
+		}
+		return nil
+	}
+}
 
-// Parameters returns the names that Location.Set accepts.
-func Parameters() []string {
-	return []string{endpointName, regionName, profileName, pathStyleName, caFileName, bandwidthName, maxConnsName}
+func isStyle(s string) bool { return s == "true" || s == "false" }
+
+// find returns the parameter with a name.
+func find(name string) (p parameter, known bool) {
+	i := slices.IndexFunc(parameters(), func(p parameter) bool { return p.name == name })
+	if i < 0 {
+		return p, false
+	}
+	return parameters()[i], true
+}
+
+// names lists the names of the parameters.
+func names() string {
+	var all []string
+	for _, p := range parameters() {
+		all = append(all, p.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Limit returns the bandwidth in bytes per second; 0: no limit.
+func (s Service) Limit() int64 {
+	n, _ := parseBandwidth(s.Bandwidth) // checked, or ""
+	return n
 }
 
 // minBandwidth is the lowest limit. Below it, a store read of part-size would take more than four
@@ -74,86 +104,38 @@ func validProfile(name string) bool {
 
 // Set sets a parameter of an address by name, like the query of the address.
 func (l *Location) Set(name, value string) error {
+	p, known := find(name)
 	switch {
-	case !slices.Contains(Parameters(), name) && holdsSecret(name):
+	case !known && holdsSecret(name):
 		return fmt.Errorf("parameter %s: credentials do not belong in an address; put them into a profile of the AWS shared files, and set profile=NAME", shown(name))
-	case !slices.Contains(Parameters(), name):
-		return fmt.Errorf("parameter %s: must be one of %s", shown(name), strings.Join(Parameters(), ", "))
+	case !known:
+		return fmt.Errorf("parameter %s: must be one of %s", shown(name), names())
 	case l.Bucket == "":
 		return fmt.Errorf("%s: only addresses of buckets accept it, and %s is a directory", name, l)
 	case value == "":
 		return fmt.Errorf("%s: must have a value", name)
-	case l.Service.text(name) != "":
+	case *p.field(&l.Service) != "":
 		return fmt.Errorf("%s is given twice", name)
 	}
-	if err := l.Service.set(name, value); err != nil {
+	*p.field(&l.Service) = value
+	if err := p.check(value); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-func (s *Service) set(name, value string) (err error) {
-	switch name {
-	case endpointName:
-		s.Endpoint, err = value, CheckEndpoint(value)
-	case regionName:
-		if s.Region = value; !validRegion.MatchString(value) {
-			err = errors.New("must be a name such as eu-central-1")
-		}
-	case profileName:
-		if s.Profile = value; !validProfile(value) {
-			err = errors.New("must be a profile of the AWS configuration files")
-		}
-	case pathStyleName:
-		s.PathStyle, err = parseStyle(value)
-	case caFileName:
-		s.CAFile = value
-	case bandwidthName:
-		s.Bandwidth, err = parseBandwidth(value)
-	case maxConnsName:
-		s.MaxConns, err = parseMaxConns(value)
-	}
-	return err
-}
-
-// text returns the value of a parameter in an address, "" if it is not set.
-func (s Service) text(name string) string {
-	switch name {
-	case endpointName:
-		return s.Endpoint
-	case regionName:
-		return s.Region
-	case profileName:
-		return s.Profile
-	case pathStyleName:
-		return [...]string{StyleUnset: "", StylePath: "true", StyleAuto: "false"}[s.PathStyle]
-	case caFileName:
-		return s.CAFile
-	case maxConnsName:
-		if s.MaxConns > 0 {
-			return strconv.Itoa(s.MaxConns)
-		}
-		return ""
-	}
-	return formatBandwidth(s.Bandwidth)
-}
-
 // query returns the query of an address: a question mark and the parameters, or "" without any.
 func (s Service) query() string {
-	var q strings.Builder
-	for _, name := range Parameters() {
-		value := s.text(name)
-		if value == "" {
-			continue
+	var set []string
+	for _, p := range parameters() {
+		if value := *p.field(&s); value != "" {
+			set = append(set, p.name+"="+escapeValue(value))
 		}
-		if q.Len() == 0 {
-			q.WriteByte('?')
-		} else {
-			q.WriteByte('&')
-		}
-		q.WriteString(name + "=" + escapeValue(value))
 	}
-	return q.String()
+	if set == nil {
+		return ""
+	}
+	return "?" + strings.Join(set, "&")
 }
 
 // escapeValue escapes characters that are special in a query or in a list of addresses. Slashes and colons stay unescaped,
@@ -170,7 +152,7 @@ func (l *Location) setQuery(query string) error {
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
-			return fmt.Errorf("parameters after ? must be NAME=VALUE, of %s", strings.Join(Parameters(), ", "))
+			return fmt.Errorf("parameters after ? must be NAME=VALUE, of %s", names())
 		}
 		name, err := url.QueryUnescape(name)
 		if err != nil {
@@ -213,7 +195,7 @@ func hideParameters(s string) string {
 		name, value, named := strings.Cut(part, "=")
 		if !named {
 			parts[i] = "***"
-		} else if !slices.Contains(Parameters(), name) || strings.ContainsRune(value, '@') || strings.Contains(value, "%40") {
+		} else if _, known := find(name); !known || strings.ContainsRune(value, '@') || strings.Contains(value, "%40") {
 			parts[i] = shown(name) + "=***"
 		} else if _, next, ok := strings.Cut(value, "?"); ok { // the query of the index's address, after a comma
 			parts[i] = strings.TrimSuffix(part, next) + strings.TrimPrefix(hideParameters("?"+next), "?")
@@ -222,23 +204,13 @@ func hideParameters(s string) string {
 	return s[:start+1] + strings.Join(parts, "&")
 }
 
-// CheckEndpoint checks the URL of a service. Its error does not repeat the URL.
-func CheckEndpoint(s string) error {
+// checkEndpoint checks the URL of a service. Its error does not repeat the URL.
+func checkEndpoint(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("must be http://host:port or https://host:port, without credentials")
 	}
 	return nil
-}
-
-func parseStyle(s string) (Style, error) {
-	switch s {
-	case "true":
-		return StylePath, nil
-	case "false":
-		return StyleAuto, nil
-	}
-	return StyleUnset, errors.New("must be true or false")
 }
 
 func parseMaxConns(s string) (int, error) {
@@ -255,18 +227,4 @@ func parseBandwidth(s string) (int64, error) {
 		return 0, errors.New("must be bytes per second such as 500MB, at least 64KiB")
 	}
 	return int64(n), nil
-}
-
-// formatBandwidth prints a limit in the unit with the smallest whole number, so that parseBandwidth returns it exactly.
-func formatBandwidth(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	least, name := n, ""
-	for unit, size := range map[string]int64{"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40} {
-		if n%size == 0 && n/size < least {
-			least, name = n/size, unit
-		}
-	}
-	return strconv.FormatInt(least, 10) + name
 }

@@ -9,11 +9,11 @@ import (
 func TestParseAddress_KeepsServiceParameters(t *testing.T) {
 	for in, want := range map[string]Location{
 		"s3://bucket/p?endpoint=https://minio:9000&region=eu-central-1&profile=team-b&path_style=true&ca_file=/etc/ca.pem&bandwidth=500MB&max_conns=64": {
-			Service: Service{"https://minio:9000", "eu-central-1", "team-b", StylePath, "/etc/ca.pem", 500e6, 64},
+			Service: Service{"https://minio:9000", "eu-central-1", "team-b", "true", "/etc/ca.pem", "500MB", "64"},
 		},
-		"s3://bucket/p?path_style=false&bandwidth=1GiB/s":                          {Service: Service{PathStyle: StyleAuto, Bandwidth: 1 << 30}},
+		"s3://bucket/p?path_style=false&bandwidth=1GiB/s":                          {Service: Service{PathStyle: "false", Bandwidth: "1GiB/s"}},
 		"s3://bucket/p?endpoint=https%3A%2F%2Fminio%3A9000&ca_file=/a%2Cb%26c+d":   {Service: Service{Endpoint: "https://minio:9000", CAFile: "/a,b&c d"}},
-		"s3://bucket/p?profile=a,index=s3://mine/p?profile=b&bandwidth=1MB":        {Service: Service{Profile: "a"}, Index: &Location{Bucket: "mine", Prefix: "p/", Service: Service{Profile: "b", Bandwidth: 1e6}}},
+		"s3://bucket/p?profile=a,index=s3://mine/p?profile=b&bandwidth=1MB":        {Service: Service{Profile: "a"}, Index: &Location{Bucket: "mine", Prefix: "p/", Service: Service{Profile: "b", Bandwidth: "1MB"}}},
 		"s3://bucket/p?profile=a,index=s3://bucket/p":                              {Service: Service{Profile: "a"}, Index: &Location{Bucket: "bucket", Prefix: "p/"}}, // the same bucket with other credentials
 		"s3://bucket/p?profile=a,index=s3://bucket/p?profile=a":                    {Service: Service{Profile: "a"}},
 		"s3://bucket/p?profile=a,index=file:///i":                                  {Service: Service{Profile: "a"}, Index: &Location{Dir: "/i"}},
@@ -105,7 +105,8 @@ func TestLocation_SetParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := map[string]string{"endpoint": "http://h:9", "profile": "a", "path_style": "false", "ca_file": "ca.pem", "bandwidth": "2GB", "max_conns": "8"}
-	for _, name := range Parameters() {
+	for _, p := range parameters() {
+		name := p.name
 		if value, ok := values[name]; ok {
 			if err := l.Set(name, value); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -121,14 +122,5 @@ func TestLocation_SetParameters(t *testing.T) {
 	dir := Location{Dir: "/x"}
 	if err := dir.Set("profile", "a"); err == nil || !strings.Contains(err.Error(), "file:///x is a directory") {
 		t.Errorf("of a directory: got %v", err)
-	}
-}
-
-func TestFormatBandwidth_RoundTrips(t *testing.T) {
-	for _, text := range []string{"500MB", "64KiB", "1GiB", "1500MB", "65537", "10GB", "1TB"} {
-		n, err := parseBandwidth(text)
-		if got := formatBandwidth(n); err != nil || got != text {
-			t.Errorf("%s: got %s (%v)", text, got, err)
-		}
 	}
 }

@@ -37,9 +37,10 @@ type sharedBackend struct {
 // config returns the backend's configuration for an address.
 func (s *Stores) config(l Location) s3backend.Config {
 	v := l.Service
+	conns, _ := parseMaxConns(v.MaxConns) // checked, or ""
 	return s3backend.Config{
-		Bucket: l.Bucket, Endpoint: v.Endpoint, Region: v.Region, Profile: v.Profile, PathStyle: v.PathStyle == StylePath, CAFile: v.CAFile,
-		MaxConns: v.MaxConns, Bandwidth: v.Bandwidth, Traceparent: s.S3Traceparent,
+		Bucket: l.Bucket, Endpoint: v.Endpoint, Region: v.Region, Profile: v.Profile, PathStyle: v.PathStyle == "true", CAFile: v.CAFile,
+		MaxConns: conns, Bandwidth: v.Limit(), Traceparent: s.S3Traceparent,
 	}
 }
 

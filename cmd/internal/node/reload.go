@@ -471,7 +471,7 @@ func (k *keeper) stats() []gateway.Stat {
 	}
 	for name, g := range k.current {
 		out = append(out, open(name, 1))
-		out = append(out, gateway.Stat{Name: "store_bandwidth_limit_bytes", Help: "Bandwidth limit in the dataset's address, per second; 0: none.", Value: float64(g.at.Loc.Service.Bandwidth), Labels: map[string]string{"dataset": name}})
+		out = append(out, gateway.Stat{Name: "store_bandwidth_limit_bytes", Help: "Bandwidth limit in the dataset's address, per second; 0: none.", Value: float64(g.at.Loc.Service.Limit()), Labels: map[string]string{"dataset": name}})
 	}
 	if k.node.cfg.Datasets == "" {
 		return out
