@@ -38,8 +38,8 @@ type keeper struct {
 	places  []*place
 	current map[string]*generation // by name
 	closed  map[string]error       // reasons by name, of the configured datasets that are not open
-	start   func(work func(context.Context))
-	waiting []func(context.Context) // work to start once start is set
+
+	placed chan struct{} // has a token if a place may have losses to send
 }
 
 // place holds a dataset's stores, and the losses and selections stored with its index. All
@@ -49,6 +49,7 @@ type place struct {
 	losses           *importance.Log
 	selections       *selection.Store
 	users            int
+	sends            bool // sendLosses has been called
 }
 
 // generation is one open generation of a dataset.
@@ -117,7 +118,10 @@ func (k *keeper) openPlace(l location.Location) (*place, error) {
 	k.mu.Lock()
 	k.places = append(k.places, p)
 	k.mu.Unlock()
-	k.begin(func(ctx context.Context) { k.sendLosses(ctx, p) })
+	select {
+	case k.placed <- struct{}{}:
+	default:
+	}
 	return p, nil
 }
 
@@ -313,29 +317,20 @@ func (k *keeper) names() map[any]string {
 	return names
 }
 
-// begin starts background work now, or when the node runs.
-func (k *keeper) begin(work func(context.Context)) {
+// sendLosses sends in the background the losses that an earlier process kept for the new places.
+func (k *keeper) sendLosses(ctx context.Context, background *sync.WaitGroup) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.start == nil {
-		k.waiting = append(k.waiting, work)
-		return
-	}
-	k.start(work)
-}
-
-// sendLosses sends the losses that an earlier process kept for a dataset, if its place is still
-// open.
-func (k *keeper) sendLosses(ctx context.Context, p *place) {
-	k.mu.Lock()
-	open := p.users > 0
-	if open {
+	for _, p := range k.places {
+		if p.sends {
+			continue
+		}
+		p.sends = true
 		p.users++
-	}
-	k.mu.Unlock()
-	if open {
-		defer k.leave(p)
-		k.node.sendLosses(ctx, p.Loc.Name, p.losses)
+		background.Go(func() {
+			defer k.leave(p)
+			k.node.sendLosses(ctx, p.Loc.Name, p.losses)
+		})
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *Node) Close() {
 // New opens the datasets and connects the parts. It starts nothing.
 func New(ctx context.Context, c *Config) (*Node, error) {
 	s := &Node{cfg: c, log: c.Log}
-	s.keeper = &keeper{node: s, reloader: reloader{patience: lookLimit, turn: make(chan struct{}, 1)}, current: map[string]*generation{}}
+	s.keeper = &keeper{node: s, reloader: reloader{patience: lookLimit, turn: make(chan struct{}, 1)}, placed: make(chan struct{}, 1), current: map[string]*generation{}}
 	if c.LimitHeap {
 		limitHeap(c.Memory, c.memoryOfAll())
 	}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -96,7 +95,7 @@ func TestSendLosses_RunsInBackground(t *testing.T) {
 		t.Errorf("before it serves: got %d reports sent, want 0", got)
 	}
 	var sending sync.WaitGroup
-	s.keeper.setStart(func(work func(context.Context)) { sending.Go(func() { work(t.Context()) }) })
+	s.keeper.sendLosses(t.Context(), &sending)
 	sending.Wait()
 	if got := sent(); got != 1 {
 		t.Errorf("while it serves: got %d reports sent, want 1", got)

@@ -398,13 +398,11 @@ func (k *keeper) hangUp(ctx context.Context) {
 	}
 }
 
-// run reacts to changes of the file, to pointers and to the signal until ctx ends. Work that was
-// started by begin runs until rest ends.
+// run reacts to changes of the file, to pointers and to the signal until ctx ends. Losses of an
+// earlier process are sent until rest ends.
 func (k *keeper) run(ctx, rest context.Context) error {
-	var working sync.WaitGroup
-	defer working.Wait()
-	k.setStart(func(work func(context.Context)) { working.Go(func() { work(rest) }) })
-	defer k.setStart(nil)
+	var sending sync.WaitGroup
+	defer sending.Wait()
 	file, pointers := never(), never()
 	if k.node.cfg.Datasets != "" {
 		file = time.NewTicker(watch.LookEvery)
@@ -420,6 +418,8 @@ func (k *keeper) run(ctx, rest context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.placed:
+			k.sendLosses(rest, &sending)
 		case <-file.C:
 			k.checkFile(ctx)
 		case <-again.C:
@@ -437,21 +437,6 @@ func never() *time.Ticker {
 	t := time.NewTicker(time.Hour)
 	t.Stop()
 	return t
-}
-
-// setStart sets the function that starts background work, and starts the waiting work with it. If
-// it is nil, work only waits.
-func (k *keeper) setStart(start func(work func(context.Context))) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.start = start
-	if start == nil {
-		return
-	}
-	for _, work := range k.waiting {
-		start(work)
-	}
-	k.waiting = nil
 }
 
 // stats returns metrics of the open datasets and of the file.
