@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
@@ -34,19 +35,16 @@ lists each sample of that batch with its shard and range. Reads no data.`,
 				gateways(f, args)
 				p.check(f)
 			}
-			return check, func(ctx context.Context, args []string) error { return a.runExplain(ctx, args[0], &p, batch) }
+			return check, func(ctx context.Context, args []string) error {
+				return a.ask(ctx, args[0], p.dataset, func(c *client.Client) error { return a.runExplain(ctx, c, args[0], &p, batch) })
+			}
 		},
 	})
 }
 
 // runExplain prints the gateway's description of the plan. With --json it prints the description
 // unchanged.
-func (a *app) runExplain(ctx context.Context, gateway string, p *planFlags, batch *uint64) error {
-	c, err := a.reached(ctx, gateway, p.dataset)
-	if err != nil {
-		return err
-	}
-	defer c.CloseIdle()
+func (a *app) runExplain(ctx context.Context, c *client.Client, gateway string, p *planFlags, batch *uint64) error {
 	e, err := orders.Explain(ctx, c, p.opt, batch)
 	if err != nil {
 		return err

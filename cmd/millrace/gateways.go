@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -47,14 +46,9 @@ func gatewaysOf(f *cli.Flags, cfg client.Config) {
 	}
 }
 
-// reached returns a client of a gateway that responds. It fails at once if the connection is
-// refused, and after reach.Time if there is no response.
-func (a *app) reached(ctx context.Context, gateway, dataset string) (*client.Client, error) {
-	cfg := client.Config{Gateways: []string{gateway}, Dataset: dataset, Retrying: a.retrying()}
-	if err := reach.Check(ctx, cfg); err != nil {
-		return nil, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
-	}
-	return client.New(cfg)
+// ask calls body with a client of a gateway that responds, as reach.With.
+func (a *app) ask(ctx context.Context, gateway, dataset string, body func(*client.Client) error) error {
+	return reach.With(ctx, client.Config{Gateways: []string{gateway}, Dataset: dataset, Retrying: a.retrying()}, body)
 }
 
 // retrying returns a function that prints why a client waits, at most once in 5 s.

@@ -302,28 +302,22 @@ stdout, with exit code 3. Objects replaced by equal bytes are not corrupt: run '
 exit code is 1.`,
 		Example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			var s location.Stores
 			var l location.Location
 			var parallel int
 			f.Number(&parallel, "parallel", 1, 8, "chunks to read concurrently")
 			f.Output(a.App)
 			check := func(args []string) { l = one(f, args[0]) }
-			return check, func(ctx context.Context, _ []string) error { return a.runVerify(ctx, &s, l, parallel) }
+			return check, onDataset(&l, func(ctx context.Context, d location.Dataset) error { return a.runVerify(ctx, d, parallel) })
 		},
 	})
 }
 
-func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Location, parallel int) error {
-	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	x := d.Index
+func (a *app) runVerify(ctx context.Context, d location.Dataset, parallel int) error {
+	x, l := d.Index, d.Loc
 	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}, Rewritten: []chunkindex.BadRange{}}
 	start := time.Now()
 	b := a.NewBar(ctx, "verify")
-	err = chunkindex.Verify(ctx, x, d.Store, l.Prefix, parallel, b.Update, func(r chunkindex.BadRange) {
+	err := chunkindex.Verify(ctx, x, d.Store, l.Prefix, parallel, b.Update, func(r chunkindex.BadRange) {
 		list, line := &rep.Bad, fmt.Sprintf("bad %s [%d,+%d) chunk %d: %s", words.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
 		if r.Cause == chunkindex.Rewritten {
 			list, line = &rep.Rewritten, words.Printable(r.Shard)+": another version than the one indexed, with the same bytes"

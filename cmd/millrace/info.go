@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 	"github.com/millrace-data/millrace/cmd/internal/location"
@@ -21,7 +21,6 @@ func (a *app) info() *cobra.Command {
 it also counts files that changed since the index was made, if that takes at most 2 s.`,
 		Example: "  millrace info s3://bucket/imagenet\n  millrace info http://gw:8080/imagenet --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			var s location.Stores
 			var l location.Location
 			var name string
 			f.Text(&name, "dataset", "", "`NAME` dataset (default the one in the address, or the gateway's default)")
@@ -38,32 +37,23 @@ it also counts files that changed since the index was made, if that takes at mos
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
-				d, err := a.describe(ctx, args[0], name, &s, l)
-				if err != nil {
-					return err
+				if l.Name != "" {
+					return onDataset(&l, func(ctx context.Context, d location.Dataset) error { return a.printInfo(inventory.Indexed(ctx, d)) })(ctx, args)
 				}
-				return a.Print(d, func(w io.Writer) { inventory.PrintDataset(w, d) })
+				return a.ask(ctx, args[0], name, func(c *client.Client) error {
+					d, err := c.Describe(ctx)
+					if err != nil {
+						return err
+					}
+					return a.printInfo(inventory.Description{Dataset: d})
+				})
 			}
 		},
 	})
 }
 
-func (a *app) describe(ctx context.Context, gateway, name string, s *location.Stores, l location.Location) (d inventory.Description, err error) {
-	if l.Name == "" {
-		c, err := a.reached(ctx, gateway, name)
-		if err != nil {
-			return d, err
-		}
-		defer c.CloseIdle()
-		d.Dataset, err = c.Describe(ctx)
-		return d, err
-	}
-	o, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
-	if err != nil {
-		return d, err
-	}
-	defer o.Close()
-	return inventory.Indexed(ctx, o), nil
+func (a *app) printInfo(d inventory.Description) error {
+	return a.Print(d, func(w io.Writer) { inventory.PrintDataset(w, d) })
 }
 
 func (a *app) datasets() *cobra.Command {
@@ -80,16 +70,13 @@ func (a *app) datasets() *cobra.Command {
 				gateways(f, args)
 			}
 			return check, func(ctx context.Context, args []string) error {
-				c, err := a.reached(ctx, args[0], "")
-				if err != nil {
-					return err
-				}
-				defer c.CloseIdle()
-				all, err := inventory.ServedBy(ctx, c, args[0])
-				if err != nil {
-					return err
-				}
-				return a.Print(map[string]any{"datasets": all}, func(w io.Writer) { inventory.PrintDatasets(w, all) })
+				return a.ask(ctx, args[0], "", func(c *client.Client) error {
+					all, err := inventory.ServedBy(ctx, c, args[0])
+					if err != nil {
+						return err
+					}
+					return a.Print(map[string]any{"datasets": all}, func(w io.Writer) { inventory.PrintDatasets(w, all) })
+				})
 			}
 		},
 	})

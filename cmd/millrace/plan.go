@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
@@ -67,7 +66,6 @@ a warning recommends another order.`,
   millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var q planQuestion
-			var s location.Stores
 			var l location.Location
 			q.define(f)
 			f.Output(a.App)
@@ -76,17 +74,12 @@ a warning recommends another order.`,
 					l = one(f, args[0])
 				}
 			}
-			return check, func(ctx context.Context, _ []string) error { return a.runPlan(ctx, &s, l, &q) }
+			return check, onDataset(&l, func(_ context.Context, d location.Dataset) error { return a.runPlan(d, &q) })
 		},
 	})
 }
 
-func (a *app) runPlan(ctx context.Context, s *location.Stores, l location.Location, p *planQuestion) error {
-	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+func (a *app) runPlan(d location.Dataset, p *planQuestion) (err error) {
 	q, opt, def := p.Question, p.opt, d.Index.Defaults()
 	q.BatchSize, q.Shuffle, q.Window, q.PartSize = opt.BatchSize, opt.Shuffle, opt.Window, datapath.DefaultPartSize
 	if opt.Shuffle == "" && !shuffle.UsesWindow(def.Shuffle) {
@@ -102,5 +95,5 @@ func (a *app) runPlan(ctx context.Context, s *location.Stores, l location.Locati
 	for _, line := range out.Warnings() {
 		a.Say("%s", line)
 	}
-	return a.Print(&out, func(w io.Writer) { out.Print(w, l.String()) })
+	return a.Print(&out, func(w io.Writer) { out.Print(w, d.Loc.String()) })
 }

@@ -28,7 +28,6 @@ type quarantineReport struct {
 
 // quarantineFlags select the bad samples.
 type quarantineFlags struct {
-	store  location.Stores
 	keys   []string
 	shard  string
 	file   string
@@ -63,7 +62,7 @@ Bad samples are listed with --key or --keys, or found with --verify. Nothing is 
 					f.Fault("--shard requires --key; in a file, the shard is the third column")
 				}
 			}
-			return check, func(ctx context.Context, _ []string) error { return a.runQuarantine(ctx, &x, l) }
+			return check, onDataset(&l, func(ctx context.Context, d location.Dataset) error { return a.runQuarantine(ctx, &x, d) })
 		},
 	})
 	cmd.AddCommand(a.list("quarantine", "List the quarantines of a dataset",
@@ -71,12 +70,7 @@ Bad samples are listed with --key or --keys, or found with --verify. Nothing is 
 	return cmd
 }
 
-func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.Location) error {
-	d, err := x.store.OpenIndex(ctx, l, chunkindex.OpenOptions{})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, d location.Dataset) error {
 	named, err := x.read()
 	if err != nil {
 		return err
@@ -85,7 +79,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.
 	for _, b := range named {
 		n, err := inventory.FindSample(ctx, d, b.Key, b.Shard)
 		if err != nil {
-			return fmt.Errorf("quarantine %s: %w", l, err)
+			return fmt.Errorf("quarantine %s: %w", d.Loc, err)
 		}
 		bad[n] = selection.Bad{Number: n, Key: b.Key, Reason: b.Reason}
 	}
@@ -94,7 +88,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.
 			return err
 		}
 		if len(bad) == 0 {
-			fmt.Fprintf(a.Stderr, "millrace: %s: all chunks match the index: nothing to quarantine\n", l)
+			fmt.Fprintf(a.Stderr, "millrace: %s: all chunks match the index: nothing to quarantine\n", d.Loc)
 			return nil
 		}
 	}

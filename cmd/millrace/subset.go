@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
@@ -44,7 +43,6 @@ subset=DIGEST:rest for all others. subset=train in a URL means the first split o
 subset=DIGEST:train means any split. Nothing is copied.`,
 		Example: "  millrace subset s3://bucket/imagenet --into train=90,val=10\n  millrace subset s3://bucket/pairs --into 'val=val-*,train=*'\n  millrace subset ./shards --keys train.txt",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			var s location.Stores
 			var l location.Location
 			var split, salt, file string
 			var rule selection.Rule
@@ -69,7 +67,7 @@ subset=DIGEST:train means any split. Nothing is copied.`,
 					f.Fault("--into %q: %v", split, err)
 				}
 			}
-			return check, func(ctx context.Context, _ []string) error { return a.runSubset(ctx, &s, l, rule, file) }
+			return check, onDataset(&l, func(ctx context.Context, d location.Dataset) error { return a.runSubset(ctx, d, rule, file) })
 		},
 	})
 	cmd.AddCommand(a.list("subset", "List the subsets of a dataset",
@@ -78,12 +76,7 @@ subset=DIGEST:train means any split. Nothing is copied.`,
 }
 
 // runSubset splits a dataset by a rule, or stores a subset by the keys in a file.
-func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Location, rule selection.Rule, file string) error {
-	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+func (a *app) runSubset(ctx context.Context, d location.Dataset, rule selection.Rule, file string) error {
 	st, err := d.Selections()
 	if err != nil {
 		return err
@@ -93,12 +86,12 @@ func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Loca
 	}
 	made, err := st.Split(ctx, d.Index, rule)
 	if err != nil {
-		return fmt.Errorf("%s: %w", l, err)
+		return fmt.Errorf("%s: %w", d.Loc, err)
 	}
 	rep := newSubsetReport(d, made, rule.Parts)
 	rep.Salt = rule.Salt
 	return a.Print(rep, func(w io.Writer) {
-		rep.print(w, l)
+		rep.print(w, d.Loc)
 		if made.Default != made.Digest {
 			fmt.Fprintf(w, "  name it in URLs, as subset=%s:%s: the default split stays %s\n", made.Digest, rule.Parts[0].Name, made.Default)
 		}

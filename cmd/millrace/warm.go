@@ -34,27 +34,22 @@ full. A second run skips loaded data. Use the job's plan parameters, which set t
 			f.Output(a.App)
 			check := func(args []string) { served(f, args, &p.dataset); gateways(f, args) }
 			return check, func(ctx context.Context, args []string) error {
-				rep, err := a.runWarm(ctx, args[0], &p)
-				if err != nil {
-					return err
-				}
-				return a.Print(rep, func(w io.Writer) { printWarm(w, rep) })
+				return a.ask(ctx, args[0], p.dataset, func(c *client.Client) error { return a.runWarm(ctx, c, &p) })
 			}
 		},
 	})
 }
 
-func (a *app) runWarm(ctx context.Context, gateway string, p *planFlags) (warmReport, error) {
-	c, err := a.reached(ctx, gateway, p.dataset)
-	if err != nil {
-		return warmReport{}, err
-	}
-	defer c.CloseIdle()
+func (a *app) runWarm(ctx context.Context, c *client.Client, p *planFlags) error {
 	start := time.Now()
 	bar := a.NewBar(ctx, "warm")
-	defer bar.End()
 	w, err := c.Warm(ctx, p.opt, bar.Set)
-	return warmReport{WarmProgress: w, Seconds: time.Since(start).Seconds()}, err
+	bar.End()
+	if err != nil {
+		return err
+	}
+	rep := warmReport{WarmProgress: w, Seconds: time.Since(start).Seconds()}
+	return a.Print(rep, func(w io.Writer) { printWarm(w, rep) })
 }
 
 func printWarm(w io.Writer, r warmReport) {

@@ -65,21 +65,16 @@ func (q Question) Check(offline bool) error {
 
 // Answer answers the question: from the index at a location, or from the gateway of the URL if
 // there is no location.
-func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Location) (Answer, error) {
+func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Location) (a Answer, err error) {
 	if l.Name != "" {
 		return q.find(ctx, s, l)
 	}
 	gateway, _, _ := location.Served(q.URL, "")
-	cfg := client.Config{Gateways: []string{gateway}, Retrying: q.Retrying}
-	if err := reach.Check(ctx, cfg); err != nil {
-		return Answer{}, fmt.Errorf("%s: %w", location.HideSecrets(gateway), err)
-	}
-	c, err := client.New(cfg)
-	if err != nil {
-		return Answer{}, err
-	}
-	defer c.CloseIdle()
-	return q.ask(ctx, c)
+	err = reach.With(ctx, client.Config{Gateways: []string{gateway}, Retrying: q.Retrying}, func(c *client.Client) (err error) {
+		a, err = q.ask(ctx, c)
+		return err
+	})
+	return a, err
 }
 
 // plan returns the dataset and the parameters that the URL names. GATEWAY/NAME has no parameters.

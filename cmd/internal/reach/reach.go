@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
 // ErrNoAnswer reports that a gateway does not respond at all.
@@ -27,6 +29,19 @@ func Cure(err error) string {
 
 // Time is how long Check waits for a first response.
 const Time = 5 * time.Second
+
+// With calls body with a client of gateways, unless none of them responds.
+func With(ctx context.Context, cfg client.Config, body func(*client.Client) error) error {
+	if err := Check(ctx, cfg); err != nil {
+		return fmt.Errorf("%s: %w", location.HideSecrets(strings.Join(cfg.Gateways, ", ")), err)
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdle()
+	return body(c)
+}
 
 // Check returns an error if no gateway of a client responds: at once if all refuse the connection,
 // otherwise after Time.
