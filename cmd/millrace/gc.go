@@ -30,11 +30,9 @@ younger than --grace.`,
 			var yes bool
 			f.Duration(&opt.Grace, "grace", 24*time.Hour, "keep objects younger than this: a running command may still need them")
 			f.Duration(&opt.Keep, "keep", 0, "keep generations used in the last DURATION (default the value of --grace)")
-			f.Set.Lookup("keep").DefValue = ""
 			f.Number(&opt.KeepLast, "keep-last", 0, 1, "keep the current generation and those before it, N in total")
 			f.Flag(&opt.KeepUsed, "keep-used", "keep generations with subsets, quarantines, snapshots or reports")
 			f.Duration(&opt.ReportsOlder, "reports-older", 0, "delete older reports if no snapshot contains them (default never)")
-			f.Set.Lookup("reports-older").DefValue = ""
 			f.Flag(&yes, "yes", "delete without asking (default: ask on a terminal, else only list)")
 			f.Output(a.App)
 			check := func(args []string) { l = one(f, args[0]).OfIndex() }

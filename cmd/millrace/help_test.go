@@ -29,7 +29,7 @@ func TestServeHelpAll_ListsFlagsAndSettings(t *testing.T) {
 		t.Errorf("got %d flags, want 30 to 42", n)
 	}
 	for _, name := range []string{"drain-timeout", "part-size", "index-dir"} {
-		if !strings.Contains(settings, "\n      "+name+" ") || strings.Contains(flags, "--"+name+" ") {
+		if !strings.Contains(settings, "\n        "+name+" ") || strings.Contains(flags, "--"+name+" ") {
 			t.Errorf("want %s among the settings without a flag", name)
 		}
 	}

@@ -67,7 +67,7 @@ func (x *indexFlags) inherit(f *cli.Flags, was chunkindex.Defaults, chunkSize in
 		value := f.Set.Lookup(name).Value
 		switch now := value.String(); {
 		case now == before:
-		case f.Given(name):
+		case f.Set.Changed(name):
 			x.changed = append(x.changed, fmt.Sprintf("--%s %s instead of %s", name, now, before))
 		default:
 			_ = value.Set(before) // values in an index are valid
@@ -173,7 +173,7 @@ func (x *indexFlags) check(f *cli.Flags) {
 // checkPart parses --part: 3/16, or rest.
 func (x *indexFlags) checkPart(f *cli.Flags) {
 	s := &x.opt.Share
-	if s.Rest = x.part == "rest"; s.Rest || !f.Given("part") {
+	if s.Rest = x.part == "rest"; s.Rest || !f.Set.Changed("part") {
 		return
 	}
 	part, parts, _ := strings.Cut(x.part, "/")

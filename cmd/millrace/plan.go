@@ -44,7 +44,7 @@ func (q *planQuestion) check(f *cli.Flags, dataset string) {
 		f.Fault("--batch requires a gateway: run 'millrace serve %[1]s', then 'millrace explain http://127.0.0.1:8080 --batch %[2]d'", quoted, *q.batch)
 	}
 	for _, name := range []string{"homes", "gateways"} {
-		if f.Given(name) && len(q.WorldSizes) == 0 {
+		if f.Set.Changed(name) && len(q.WorldSizes) == 0 {
 			f.Fault("--%s requires --world-size", name)
 		}
 	}

@@ -197,9 +197,6 @@ func (f *Flags) Fault(format string, args ...any) {
 // Err returns all faults so far, or nil.
 func (f *Flags) Err() error { return errors.Join(f.faults...) }
 
-// Given reports whether the command line itself sets a flag.
-func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f.source[name] == "" }
-
 // CommandLine returns the typed command without some flags, and without secrets.
 func (f *Flags) CommandLine(name string, args []string, without ...string) string {
 	typed := []string{"millrace", name}

@@ -50,6 +50,9 @@ func placeholder(kind, usage string) (name, text string) {
 func (f *Flags) add(v pflag.Value, name, usage string) {
 	fl := f.Set.VarPF(v, name, "", usage)
 	fl.Hidden = f.settingOnly
+	if fl.DefValue == "0s" || fl.DefValue == "0B" {
+		fl.DefValue = "" // like a number's 0, which the help omits
+	}
 	fl.Annotations = map[string][]string{}
 	if f.section != "" {
 		fl.Annotations[sectionNote] = []string{f.section}

@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const (
-	helpWidth = 100 // columns of the terminal that the help is made for
-	nameWidth = 36  // maximum columns of a flag and its placeholder
-)
+// helpWidth is the width of the terminal that the help is made for, in columns.
+const helpWidth = 100
 
 // manualNote is the annotation that holds the continuation of a command's description.
 const manualNote = "millrace_manual"
@@ -57,7 +55,7 @@ func usage(b *strings.Builder, cmd *cobra.Command) {
 // printSections prints all flags of a command under the headings of their sections, and the settings without a flag.
 func printSections(b *strings.Builder, cmd *cobra.Command) {
 	set := cmd.LocalFlags()
-	for _, section := range sectionsOf(set) {
+	for _, section := range append(sectionsOf(set), "") {
 		heading := "\nFlags, " + section + ":\n"
 		if section == "" && shortened(cmd) {
 			heading = "\nFlags, others:\n"
@@ -80,15 +78,14 @@ func printSections(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// sectionsOf returns the names of the sections with visible flags, in their order. "" is the last
-// one.
+// sectionsOf returns the names of the sections, in their order.
 func sectionsOf(set *pflag.FlagSet) (names []string) {
 	set.VisitAll(func(fl *pflag.Flag) {
-		if s := SectionOf(fl); s != "" && visible(fl) && !slices.Contains(names, s) {
+		if s := SectionOf(fl); s != "" && !slices.Contains(names, s) {
 			names = append(names, s)
 		}
 	})
-	return append(names, "")
+	return names
 }
 
 // fullHelp returns the whole help of a command, as printed by --help-all.
@@ -110,64 +107,19 @@ func shortened(cmd *cobra.Command) bool { return cmd.Flags().Lookup("help-all") 
 func visible(fl *pflag.Flag) bool { return !fl.Hidden }
 
 // printFlags prints the flags of a set that match: name, placeholder, meaning and default, in two columns.
+// Settings without a flag have no dashes.
 func printFlags(b *strings.Builder, set *pflag.FlagSet, match func(*pflag.Flag) bool) {
-	var rows [][2]string
-	width := 0
+	shown := pflag.NewFlagSet("", pflag.ContinueOnError)
+	shown.SortFlags = false
+	bare := []string{}
 	set.VisitAll(func(fl *pflag.Flag) {
 		if match(fl) {
-			name, text := described(fl)
-			rows = append(rows, [2]string{name, text})
-			width = max(width, min(len(name), nameWidth))
+			one := *fl
+			if one.Hidden = false; fl.Hidden {
+				bare = append(bare, "      --"+fl.Name, "        "+fl.Name)
+			}
+			shown.AddFlag(&one)
 		}
 	})
-	for _, row := range rows {
-		name := row[0]
-		for _, line := range wrap(row[1], helpWidth-width-2) {
-			fmt.Fprintf(b, "%-*s  %s\n", width, name, line)
-			name = ""
-		}
-	}
-}
-
-// described returns a flag with its placeholder, and the flag's description with the default.
-func described(fl *pflag.Flag) (name, text string) {
-	placeholder, text := pflag.UnquoteUsage(fl)
-	name = "      --" + fl.Name
-	switch {
-	case fl.Hidden:
-		name = "      " + fl.Name
-	case fl.Shorthand != "":
-		name = "  -" + fl.Shorthand + ", --" + fl.Name
-	}
-	if placeholder != "" {
-		name += " " + placeholder
-	}
-	if hasDefault(fl.DefValue) {
-		text += fmt.Sprintf(" (default %s)", fl.DefValue)
-	}
-	return name, text
-}
-
-// hasDefault reports whether a default is worth printing: it is neither off nor zero.
-func hasDefault(text string) bool {
-	switch text {
-	case "", "false", "0", "0B", "0s", "[]":
-		return false
-	}
-	return true
-}
-
-// wrap divides a text into lines of at most columns columns. A longer word gets its own line.
-func wrap(text string, columns int) (lines []string) {
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > columns {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
+	b.WriteString(strings.NewReplacer(bare...).Replace(shown.FlagUsagesWrapped(helpWidth)))
 }

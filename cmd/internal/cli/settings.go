@@ -34,16 +34,6 @@ func (f *Flags) settings(visit func(fl *pflag.Flag)) {
 	})
 }
 
-// sections returns the names of the sections, in order.
-func (f *Flags) sections() (names []string) {
-	f.settings(func(fl *pflag.Flag) {
-		if s := SectionOf(fl); !slices.Contains(names, s) {
-			names = append(names, s)
-		}
-	})
-	return names
-}
-
 const variablePrefix = "MILLRACE_"
 
 // Variable returns the name of a flag's environment variable.
@@ -174,7 +164,7 @@ func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
 		return nil, err
 	}
 	for _, s := range sections {
-		if !slices.Contains(f.sections(), s.key.Value) {
+		if !slices.Contains(sectionsOf(f.Set), s.key.Value) {
 			f.misplaced(s.key, "")
 			continue
 		}
@@ -208,7 +198,7 @@ func (f *Flags) misplaced(key *yaml.Node, section string) {
 		return
 	}
 	if section == "" {
-		f.Fault("%s: unknown section %q%s: sections are %s", at, key.Value, suggest("", key.Value, f.sections()), strings.Join(f.sections(), ", "))
+		f.Fault("%s: unknown section %q%s: sections are %s", at, key.Value, suggest("", key.Value, sectionsOf(f.Set)), strings.Join(sectionsOf(f.Set), ", "))
 		return
 	}
 	var known []string
