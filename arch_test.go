@@ -244,7 +244,7 @@ func floorPlan() map[string]room {
 			},
 			never: []string{"net/http", "os"},
 		},
-		"cmd/internal/reach": {ours: []string{"client"}},
+		"cmd/internal/reach": {ours: []string{"client", "cmd/internal/location"}},
 		"cmd/internal/top": { // the live view of gateways in a terminal
 			ours:    []string{"client", "internal/words", "cmd/internal/reach", "gateway/stats"}, // reach: advice for a gateway that does not answer
 			outside: []string{"github.com/mattn/go-runewidth", "golang.org/x/sys"},

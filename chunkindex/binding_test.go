@@ -2,9 +2,7 @@ package chunkindex
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -64,49 +62,49 @@ func TestOpen_ClassifiesFaultsOfABinding(t *testing.T) {
 	}
 }
 
-// TestParseFile_ClassifiesFaults checks that parseFile returns store errors unchanged, and
-// ErrCorrupt for wrong bytes.
-func TestParseFile_ClassifiesFaults(t *testing.T) {
+// TestParseLocal_ClassifiesFaults checks that the parser of a local copy returns store errors
+// unchanged, and ErrCorrupt for wrong bytes.
+func TestParseLocal_ClassifiesFaults(t *testing.T) {
 	store, rep := smallStore(t)
-	b, _ := store.Bytes(layout.IndexObject("", rep.Generation))
-	head := layout.HeaderSize + binary.LittleEndian.Uint64(b[layout.CountsSize+layout.EntrySize*layout.SecDigests+16:])
-	hollow := append(bytes.Clone(b[:head]), make([]byte, len(b)-int(head))...)
-	failing := func(err error) fetch {
-		return func(context.Context, int64, []byte) error { return &FetchError{err} }
-	}
-	wrong := func(_ context.Context, _ int64, b []byte) error { clear(b); return nil }
-	right := func(_ context.Context, off int64, p []byte) error { copy(p, b[off:]); return nil }
+	b := indexBytes(t, store, rep.Generation)
+	root := int(rootSize(b))
+	head := root + len(segmentBytes(b)) - len(section(b, layout.SecShards)) // with the digests
+	hollow := append(bytes.Clone(b[:head]), make([]byte, len(b)-head)...)
 	for name, c := range map[string]struct {
 		body  []byte
-		from  fetch
-		whole bool
+		fault memstore.Fault
+		whole int64
 		want  error
 	}{
-		"fetched":         {hollow, right, false, nil},
-		"unavailable":     {hollow, failing(objstore.ErrUnavailable), false, objstore.ErrUnavailable},
-		"denied":          {hollow, failing(objstore.ErrDenied), false, objstore.ErrDenied},
-		"gone":            {hollow, failing(objstore.ErrNotFound), false, objstore.ErrNotFound},
-		"wrong pages":     {hollow, wrong, false, ErrCorrupt},
-		"nothing to come": {hollow, nil, false, ErrCorrupt},
-		"not whole":       {hollow, right, true, ErrCorrupt},
-		"no digests":      {append(bytes.Clone(b[:layout.HeaderSize]), make([]byte, len(b)-layout.HeaderSize)...), right, false, ErrCorrupt},
-		"no header":       {make([]byte, len(b)), right, false, ErrCorrupt},
-		"a short header":  {b[:layout.HeaderSize-1], right, false, ErrCorrupt},
-		"empty":           {nil, right, false, ErrCorrupt},
+		"fetched":        {hollow, memstore.Fault{}, 0, nil},
+		"unavailable":    {hollow, memstore.Fault{Err: objstore.ErrUnavailable}, 0, objstore.ErrUnavailable},
+		"denied":         {hollow, memstore.Fault{Err: objstore.ErrDenied}, 0, objstore.ErrDenied},
+		"gone":           {hollow, memstore.Fault{Err: objstore.ErrNotFound}, 0, objstore.ErrNotFound},
+		"wrong pages":    {hollow, memstore.Fault{Corrupt: func(b []byte) { clear(b) }}, 0, ErrCorrupt},
+		"not whole":      {hollow, memstore.Fault{}, WholeIndex, ErrCorrupt},
+		"no digests":     {append(bytes.Clone(b[:root+layout.HeaderSize]), make([]byte, len(b)-root-layout.HeaderSize)...), memstore.Fault{}, 0, ErrCorrupt},
+		"no header":      {append(bytes.Clone(b[:root]), make([]byte, len(b)-root)...), memstore.Fault{}, 0, ErrCorrupt},
+		"longer":         {append(bytes.Clone(b), 0), memstore.Fault{}, 0, layout.ErrMalformed},
+		"without a byte": {b[:len(b)-1], memstore.Fault{}, 0, layout.ErrMalformed},
+		"a short root":   {b[:root-1], memstore.Fault{}, 0, layout.ErrMalformed},
+		"no root":        {make([]byte, len(b)), memstore.Fault{}, 0, layout.ErrMalformed},
 	} {
-		f := fileOf(t, c.body)
-		x, err := parseFile(f, int64(len(c.body)), rep.Generation, c.from, c.whole)
+		store.SetFault(func(memstore.Call) memstore.Fault { return c.fault })
+		s := &indexSource{store: store, generation: rep.Generation, whole: c.whole}
+		x, err := s.parseLocal(fileOf(t, c.body))
 		if c.want == nil {
 			if err != nil || x.Samples() != rep.Samples {
 				t.Errorf("%s: got %v", name, err)
 			}
 			continue
 		}
-		if !errors.Is(err, c.want) || errors.Is(err, ErrCorrupt) != (c.want == ErrCorrupt) || !strings.Contains(err.Error(), rep.Generation[:12]) {
+		if !errors.Is(err, c.want) || errors.Is(err, ErrCorrupt) != (c.want == ErrCorrupt) || c.want != layout.ErrMalformed && !strings.Contains(err.Error(), rep.Generation[:12]) {
 			t.Errorf("%s: got %v, want %v of index %.12s", name, err, c.want, rep.Generation)
 		}
 	}
-	if _, err := parseFile(fileOf(t, b), int64(len(b)), strings.Repeat("ab", 32), nil, true); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("of another generation: got %v, want %v", err, ErrCorrupt)
+	store.SetFault(nil)
+	s := &indexSource{store: store, generation: strings.Repeat("ab", 32), whole: WholeIndex}
+	if _, err := s.parseLocal(fileOf(t, b)); err == nil {
+		t.Error("of another generation: got an index")
 	}
 }

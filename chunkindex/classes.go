@@ -19,7 +19,7 @@ func IsPicture(ext string) bool { return slices.Contains(pictures(), "."+strings
 // InClassFolders reports whether all samples are images in class folders. The index stores no class
 // for them; ClassOf derives it.
 func (x *Index) InClassFolders() bool {
-	return x.meta.Classes != nil && x.meta.Format == framing.Files && uint64(len(x.shards)) == x.head.Samples
+	return x.meta.Classes != nil && x.meta.Format == framing.Files && uint64(len(x.shards)) == x.totals.Samples
 }
 
 // ClassOf returns the class of a sample in class folders, from its folder's name. ok is false for
@@ -44,7 +44,7 @@ const maxClassRuns = 1 << 16
 // determine them. Shards of one folder are adjacent, so a binary search finds the end of each
 // folder.
 func (x *Index) ClassRuns() (runs []ClassRun) {
-	if x.meta.Classes == nil || uint64(len(x.shards)) != x.head.Samples {
+	if x.meta.Classes == nil || uint64(len(x.shards)) != x.totals.Samples {
 		return nil
 	}
 	for i := 0; i < len(x.shards); {

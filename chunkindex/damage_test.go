@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,15 +15,55 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// smallIndex returns the bytes of an index with two shards, three samples and two chunks.
+// smallIndex returns the bytes of an index with two shards, three samples and two chunks. They are
+// the root and a segment, as in a local copy.
 func smallIndex(t testing.TB) []byte {
 	t.Helper()
 	store, rep := smallStore(t)
-	b, ok := store.Bytes(layout.IndexObject("", rep.Generation))
-	if !ok {
-		t.Fatal("no index object")
+	return indexBytes(t, store, rep.Generation)
+}
+
+// indexBytes returns a stored index as in a local copy: the root, then the segments.
+func indexBytes(t testing.TB, store *memstore.Store, generation string) []byte {
+	t.Helper()
+	text, _ := store.Bytes(layout.IndexObject("", generation))
+	root, err := layout.DecodeRoot(text, generation)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return bytes.Clone(b)
+	b := bytes.Clone(text)
+	for _, ref := range root.Segments {
+		s, _ := store.Bytes(layout.SegmentObject("", ref.Name()))
+		b = append(b, s...)
+	}
+	return b
+}
+
+// segmentBytes returns the bytes of the first segment of an index with a valid root.
+func segmentBytes(b []byte) []byte { return b[rootSize(b):] }
+
+// section returns the bytes from the beginning of a section of the first segment.
+func section(b []byte, sec int) []byte {
+	s := segmentBytes(b)
+	return s[le64(s[layout.CountsSize+layout.EntrySize*sec+8:]):]
+}
+
+// rootSize returns the length of the root of an index, or -1.
+func rootSize(b []byte) int64 {
+	if len(b) < layout.RootHeader {
+		return -1
+	}
+	n, err := layout.RootSize(b)
+	if err != nil || n > int64(len(b)) {
+		return -1
+	}
+	return n
+}
+
+// generationOf returns the generation that the root of an index has.
+func generationOf(b []byte) string {
+	sum := sha256.Sum256(b[:max(0, rootSize(b))])
+	return hex.EncodeToString(sum[:])
 }
 
 // smallStore returns a store with the shards and the index of smallIndex.
@@ -41,18 +79,23 @@ func smallStore(t testing.TB) (*memstore.Store, IndexReport) {
 }
 
 // parseAny opens an index file. It accepts any generation.
-func parseAny(f *os.File, size int64) (*Index, error) {
-	head := make([]byte, layout.HeaderSize)
-	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+func parseAny(t testing.TB, f *os.File) (*Index, error) {
+	b, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
 	}
-	sum := sha256.Sum256(head)
-	return parseIndex(f, size, hex.EncodeToString(sum[:]), nil, true)
+	return parseFile(f, generationOf(b))
+}
+
+// parseFile opens an index file, as Open opens a local copy.
+func parseFile(f *os.File, generation string) (*Index, error) {
+	s := &indexSource{store: memstore.New(), generation: generation, whole: WholeIndex}
+	return s.parseLocal(f)
 }
 
 // useAll opens an index file and reads all of its data. It returns nil if all data is valid.
-func useAll(f *os.File, size int64) error {
-	return use(parseAny(f, size))
+func useAll(t testing.TB, f *os.File) error {
+	return use(parseAny(t, f))
 }
 
 // use reads all data of an opened index. If opening failed, it returns that error.
@@ -66,8 +109,9 @@ func use(x *Index, err error) error {
 		if err != nil {
 			return err
 		}
-		for i, off := range t.Offset {
-			if int64(off)+int64(t.Length[i]) > x.Chunk(c).Length {
+		for i := range t.Len() {
+			off := t.Offset(i)
+			if int64(off)+int64(t.Length(i)) > x.Chunk(c).Length {
 				panic("sample outside its chunk")
 			}
 		}
@@ -112,7 +156,7 @@ func fileOf(t testing.TB, b []byte) *os.File {
 func TestParseIndex_RejectsEveryPrefix(t *testing.T) {
 	b := smallIndex(t)
 	f := fileOf(t, b)
-	if err := useAll(f, int64(len(b))); err != nil {
+	if err := useAll(t, f); err != nil {
 		t.Fatal(err)
 	}
 	got := memory.Allocated(func() {
@@ -123,7 +167,7 @@ func TestParseIndex_RejectsEveryPrefix(t *testing.T) {
 			if _, err := f.WriteAt(b[:n], 0); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := parseAny(f, int64(n)); err == nil {
+			if _, err := parseAny(t, f); err == nil {
 				t.Fatalf("prefix of %d bytes: got an index", n)
 			}
 			p := bytes.Clone(b[:n])
@@ -131,7 +175,7 @@ func TestParseIndex_RejectsEveryPrefix(t *testing.T) {
 			if _, err := f.WriteAt(p, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := useAll(f, int64(n)); err == nil {
+			if err := useAll(t, f); err == nil {
 				t.Fatalf("prefix of %d bytes with new digests: got an index", n)
 			}
 		}
@@ -163,15 +207,33 @@ func FuzzOpenIndex(f *testing.F) {
 		}
 		file := fileOf(t, b)
 		defer file.Close()
-		if got := memory.Allocated(func() { _ = useAll(file, int64(len(b))) }); got > 64<<20 {
+		if got := memory.Allocated(func() { _ = useAll(t, file) }); got > 64<<20 {
 			t.Fatalf("got %d bytes allocated for an index of %d", got, len(b))
 		}
 	})
 }
 
 // fixDigests recomputes all digests of a modified index, so that tests reach the checks after the
-// digests. It requires an intact list of sections.
+// digests. It requires an intact list of segments and lists of sections.
 func fixDigests(b []byte) {
+	size := rootSize(b)
+	if size < 0 {
+		return
+	}
+	row, rest := b[layout.RootHeader:size], b[size:]
+	for range le64(b[16:]) {
+		length := le64(row[sha256.Size:])
+		if length > uint64(len(rest)) {
+			return
+		}
+		fixSegment(rest[:length])
+		sum := sha256.Sum256(rest[:min(length, layout.HeaderSize)])
+		copy(row, sum[:])
+		row, rest = row[sha256.Size+16:], rest[length:]
+	}
+}
+
+func fixSegment(b []byte) {
 	if len(b) < layout.HeaderSize {
 		return
 	}

@@ -38,8 +38,7 @@ func otherIndexes(t testing.TB) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, _ := store.Bytes(layout.IndexObject("", rep.Generation))
-		all[name] = bytes.Clone(b)
+		all[name] = indexBytes(t, store, rep.Generation)
 	}
 	add("packed", packedStore(t), IndexOptions{ChunkSize: 1})
 	loose := memstore.New()
@@ -58,14 +57,14 @@ func otherIndexes(t testing.TB) map[string][]byte {
 // damaged index may be accepted, but reads must stay within bounds.
 func TestParseIndex_RejectsDamageInEveryKind(t *testing.T) {
 	for name, whole := range otherIndexes(t) {
-		if err := useAll(fileOf(t, whole), int64(len(whole))); err != nil {
+		if err := useAll(t, fileOf(t, whole)); err != nil {
 			t.Errorf("%s: got %v", name, err)
 		}
 		b := bytes.Clone(whole)
 		f := fileOf(t, b)
 		for _, sec := range []int{layout.SecChunks, layout.SecExtents, layout.SecTables, layout.SecBlocks, layout.SecNames, layout.SecParts, layout.SecDecoding} {
-			from := int(le64(b[64+24*sec+8:]))
-			for i := from; i < from+int(le64(b[64+24*sec+16:])); i++ {
+			from, entry := len(b)-len(section(b, sec)), segmentBytes(b)[layout.CountsSize+layout.EntrySize*sec:]
+			for i := from; i < from+int(le64(entry[16:])); i++ {
 				b[i] ^= 0x80
 				q := bytes.Clone(b)
 				for _, mended := range []bool{false, true} {
@@ -75,7 +74,7 @@ func TestParseIndex_RejectsDamageInEveryKind(t *testing.T) {
 					if _, err := f.WriteAt(q, 0); err != nil {
 						t.Fatal(err)
 					}
-					if err := useAll(f, int64(len(q))); err == nil && !mended {
+					if err := useAll(t, f); err == nil && !mended {
 						t.Errorf("%s: byte %d: got an index", name, i)
 					}
 				}
@@ -88,7 +87,6 @@ func TestParseIndex_RejectsDamageInEveryKind(t *testing.T) {
 // The parser rejects codec values that contradict each other, even with valid checksums.
 func TestParseIndex_RejectsContradictoryCodecs(t *testing.T) {
 	all := otherIndexes(t)
-	section := func(b []byte, sec int) []byte { return b[le64(b[64+24*sec+8:]):] }
 	for name, c := range map[string]struct {
 		of     string
 		change func(b []byte)
@@ -104,7 +102,7 @@ func TestParseIndex_RejectsContradictoryCodecs(t *testing.T) {
 		b := bytes.Clone(all[c.of])
 		c.change(b)
 		fixDigests(b)
-		if err := useAll(fileOf(t, b), int64(len(b))); err == nil {
+		if err := useAll(t, fileOf(t, b)); err == nil {
 			t.Errorf("%s: got an index", name)
 		}
 	}
@@ -115,13 +113,13 @@ func replaceIn(b []byte, old, new string) { copy(b[bytes.Index(b, []byte(old)):]
 // TestMayHold_AllowsOnlyTheOverlap checks that the samples may exceed the bytes of their chunks by
 // at most the overlap.
 func TestMayHold_AllowsOnlyTheOverlap(t *testing.T) {
-	x := &Index{head: layout.Header{Totals: layout.Totals{Samples: 3}}, meta: layout.Meta{Overlap: 4}}
+	x, h := &Index{meta: layout.Meta{Overlap: 4}}, &layout.Header{Totals: layout.Totals{Samples: 3}}
 	for bytes, want := range map[int64]bool{100: true, 112: true, 113: false, 1 << 62: false} {
-		if x.head.Bytes = bytes; x.mayHold(100) != want {
+		if h.Bytes = bytes; x.mayHold(h, 100) != want {
 			t.Errorf("%d bytes in 100: got %v, want %v", bytes, !want, want)
 		}
 	}
-	if x.meta.Overlap, x.head.Bytes = 0, 101; x.mayHold(100) {
+	if x.meta.Overlap, h.Bytes = 0, 101; x.mayHold(h, 100) {
 		t.Error("got more bytes than the chunks hold")
 	}
 }

@@ -21,32 +21,32 @@ func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 // The parser rejects contradictory values even with valid checksums.
 func TestParseIndex_RejectsContradictions(t *testing.T) {
 	small := smallIndex(t)
-	section := func(b []byte, sec int) []byte { return b[le64(b[64+24*sec+8:]):] }
+	part := func(b []byte, sec int) []byte { return b[le64(b[layout.CountsSize+layout.EntrySize*sec+8:]):] }
 	const bytesAt, longestAt = 48, 56
 	for name, change := range map[string]func(b []byte){
 		"more bytes than the chunks hold": func(b []byte) { put64(b[bytesAt:], 1<<20); put64(b[longestAt:], 1<<20/2) },
 		"one byte too many": func(b []byte) {
-			put64(b[bytesAt:], le32(section(b, layout.SecChunks)[40:])+le32(section(b, layout.SecChunks)[40+layout.ChunkRow:])+1)
+			put64(b[bytesAt:], le32(part(b, layout.SecChunks)[40:])+le32(part(b, layout.SecChunks)[40+layout.ChunkRow:])+1)
 		},
 		"fewer bytes than samples":          func(b []byte) { put64(b[bytesAt:], 2); put64(b[longestAt:], 1) },
 		"more bytes than samples can be":    func(b []byte) { put64(b[longestAt:], le64(b[bytesAt:])/3-1) },
 		"longest longer than any chunk":     func(b []byte) { put64(b[longestAt:], le64(b[bytesAt:])) },
 		"bytes beyond 63 bits":              func(b []byte) { put64(b[bytesAt:], 1<<63) },
-		"more samples than bytes":           func(b []byte) { binary.LittleEndian.PutUint32(section(b, layout.SecChunks)[36:], 1<<20) },
-		"chunk of 2^32 samples":             func(b []byte) { copy(section(b, layout.SecChunks)[36:], "\xff\xff\xff\xff") },
-		"chunk of 2^32 extents":             func(b []byte) { copy(section(b, layout.SecChunks)[44:], "\xff\xff\xff\xff") },
-		"chunk of 2^32 bytes":               func(b []byte) { copy(section(b, layout.SecChunks)[40:], "\xff\xff\xff\xff") },
-		"extent in a shard that is missing": func(b []byte) { section(b, layout.SecExtents)[0] = 2 },
-		"extent that wraps":                 func(b []byte) { put64(section(b, layout.SecExtents)[4:], 1<<64-512) },
-		"a stem longer than the key":        func(b []byte) { section(b, layout.SecShards)[10] = 9 },
+		"more samples than bytes":           func(b []byte) { binary.LittleEndian.PutUint32(part(b, layout.SecChunks)[36:], 1<<20) },
+		"chunk of 2^32 samples":             func(b []byte) { copy(part(b, layout.SecChunks)[36:], "\xff\xff\xff\xff") },
+		"chunk of 2^32 extents":             func(b []byte) { copy(part(b, layout.SecChunks)[44:], "\xff\xff\xff\xff") },
+		"chunk of 2^32 bytes":               func(b []byte) { copy(part(b, layout.SecChunks)[40:], "\xff\xff\xff\xff") },
+		"extent in a shard that is missing": func(b []byte) { part(b, layout.SecExtents)[0] = 2 },
+		"extent that wraps":                 func(b []byte) { put64(part(b, layout.SecExtents)[4:], 1<<64-512) },
+		"a stem longer than the key":        func(b []byte) { part(b, layout.SecShards)[10] = 9 },
 		"a sample without a row":            func(b []byte) { put64(b[layout.CountsSize+layout.EntrySize*layout.SecTables+16:], 11) },
-		"shard key with an empty element":   func(b []byte) { copy(section(b, layout.SecShards)[12:], "/.tar") },
+		"shard key with an empty element":   func(b []byte) { copy(part(b, layout.SecShards)[12:], "/.tar") },
 	} {
 		b := bytes.Clone(small)
-		change(b)
+		change(segmentBytes(b))
 		fixDigests(b)
 		var err error
-		got := memory.Allocated(func() { _, err = parseAny(fileOf(t, b), int64(len(b))) })
+		got := memory.Allocated(func() { _, err = parseAny(t, fileOf(t, b)) })
 		if err == nil || got > 1<<20 {
 			t.Errorf("%s: got %v after %d bytes allocated", name, err, got)
 		}
@@ -56,11 +56,12 @@ func TestParseIndex_RejectsContradictions(t *testing.T) {
 // A chunk of n bytes has at most n samples.
 func TestReadChunks_LimitsSamplesToBytes(t *testing.T) {
 	for samples, want := range map[uint64]error{10: nil, 11: layout.ErrMalformed} {
-		x := &Index{head: layout.Header{Totals: layout.Totals{Chunks: 1, Extents: 1, Samples: samples, Bytes: 10, Longest: 1}}}
+		x := &Index{first: make([]uint64, 1)}
+		s := &Segment{head: layout.Header{Totals: layout.Totals{Chunks: 1, Extents: 1, Samples: samples, Bytes: 10, Longest: 1}}}
 		b := make([]byte, layout.ChunkRow)
 		binary.LittleEndian.PutUint32(b[36:], uint32(samples))
 		b[40], b[44] = 10, 1
-		if err := x.readChunks(newSectionReader(bytes.NewReader(b), layout.Section{Length: layout.ChunkRow})); !errors.Is(err, want) {
+		if err := x.readChunks(s, newSectionReader(bytes.NewReader(b), layout.Section{Length: layout.ChunkRow})); !errors.Is(err, want) {
 			t.Errorf("%d samples in 10 bytes: got %v, want %v", samples, err, want)
 		}
 	}
@@ -79,14 +80,14 @@ func TestLookup_LimitsEqualHashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := bytes.Clone(shards.Bytes(t, store, layout.IndexObject("", rep.Generation)))
-	hashes := index[le64(index[layout.CountsSize+layout.EntrySize*layout.SecHash+8:]):]
+	index := indexBytes(t, store, rep.Generation)
+	hashes := section(index, layout.SecHash)
 	for sample := range n {
 		put64(hashes[layout.PageSize*(sample/layout.PageRecords)+16*(sample%layout.PageRecords):], layout.HashKey([]byte("wanted")))
 		put64(hashes[layout.PageSize*(sample/layout.PageRecords)+16*(sample%layout.PageRecords)+8:], uint64(sample))
 	}
 	fixDigests(index)
-	x, err := parseAny(fileOf(t, index), int64(len(index)))
+	x, err := parseAny(t, fileOf(t, index))
 	if err != nil {
 		t.Fatal(err)
 	}

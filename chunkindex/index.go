@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -47,11 +48,12 @@ type TableCache interface {
 
 // Index is an open, immutable index: one generation of one dataset. It is safe for concurrent use.
 type Index struct {
-	file       *os.File
-	pages      *pages
+	file       *os.File // the root and the segments, one after the other; an index that a run has just made may use other files
+	root       []byte   // the index object
 	size       int64
 	generation string
-	head       layout.Header
+	totals     layout.Totals
+	segments   []Segment
 	meta       layout.Meta
 	shards     []Shard
 	tables     TableCache
@@ -89,7 +91,7 @@ type extents struct {
 }
 
 // Generation identifies this version of content and layout: the lower-case hex SHA-256 of the index
-// header, which contains a digest of all other content.
+// object, which contains a digest of each segment.
 func (x *Index) Generation() string { return x.generation }
 
 // Format returns the name of the shards' format, such as "tar".
@@ -138,10 +140,10 @@ func (x *Index) Meta() layout.Meta { return x.meta }
 func (x *Index) Defaults() Defaults { return x.meta.Defaults }
 
 // Samples returns the number of samples.
-func (x *Index) Samples() uint64 { return x.head.Samples }
+func (x *Index) Samples() uint64 { return x.totals.Samples }
 
 // Bytes returns the total length of all samples.
-func (x *Index) Bytes() int64 { return x.head.Bytes }
+func (x *Index) Bytes() int64 { return x.totals.Bytes }
 
 // Chunks returns the number of chunks.
 func (x *Index) Chunks() int { return len(x.lengths) }
@@ -216,7 +218,10 @@ func (x *Index) Shard(i int) Shard { return x.shards[i] }
 func (x *Index) MaxChunk() int64 { return x.maxChunk }
 
 // MaxSample returns the length of the largest sample.
-func (x *Index) MaxSample() int64 { return x.head.Longest }
+func (x *Index) MaxSample() int64 { return x.totals.Longest }
+
+// segmentMemory is the memory size of a segment without its digests.
+const segmentMemory = 1024
 
 // Resident returns the memory size of the index, for the memory budget.
 func (x *Index) Resident() int64 {
@@ -226,7 +231,17 @@ func (x *Index) Resident() int64 {
 	for _, s := range x.shards {
 		n += 80 + len(s.Key) + len(s.ETag) + len(s.VersionID) + len(s.Says)
 	}
-	return int64(n+x.pages.resident()) + 2048
+	return int64(n+len(x.root)+x.pageMemory()) + 2048
+}
+
+// pageMemory returns the maximum memory size of the segments' pages. Small files have fewer pages
+// than recentPages.
+func (x *Index) pageMemory() int {
+	n := int(min(recentPages*layout.ProofSize, x.size))
+	for i := range x.segments {
+		n += len(x.segments[i].pages.digests) + len(x.segments[i].pages.proved) + segmentMemory
+	}
+	return n
 }
 
 // ChunkOf returns the chunk that holds a sample.
@@ -253,30 +268,38 @@ func chunkOf(first []uint64, sample uint64) int {
 
 // MeanParts returns an upper estimate of the mean number of parts per sample.
 func (x *Index) MeanParts() int64 {
-	return int64(x.head.PartCount/max(1, x.head.Samples)) + 1
+	return int64(x.totals.PartCount/max(1, x.totals.Samples)) + 1
 }
 
-// Size returns the size of the index object in bytes.
+// Size returns the size of the index in bytes: the index object and its segments.
 func (x *Index) Size() int64 { return x.size }
 
-// ReadAt reads the index object as stored, byte for byte.
-func (x *Index) ReadAt(p []byte, off int64) (int, error) {
-	before := 0
-	if off < x.pages.begin { // header and digests are local and were verified on open
-		n, err := x.file.ReadAt(p[:min(int64(len(p)), x.pages.begin-off)], off)
-		if err != nil || n == len(p) {
-			return n, err
-		}
-		before = n
+// ReadAt reads the index as stored, byte for byte: the index object, then its segments in order.
+func (x *Index) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < int64(len(x.root)) {
+		n = copy(p, x.root[off:])
 	}
-	n, err := x.pages.ReadAt(p[before:], off+int64(before))
-	return before + n, err
+	base := int64(len(x.root))
+	for i := 0; i < len(x.segments) && n < len(p); i++ {
+		s := &x.segments[i]
+		if at := off + int64(n) - base; at < s.Ref.Size {
+			k, err := s.readAt(p[n:min(int64(len(p)), int64(n)+s.Ref.Size-at)], at)
+			if n += k; err != nil {
+				return n, err
+			}
+		}
+		base += s.Ref.Size
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // Table returns the sample table of a chunk, from the cache or from the verified index.
 func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 	return detail(ctx, x, layout.SecTables, chunk, func(b []byte) (*Table, error) {
-		return layout.DecodeTable(b, uint32(x.first[chunk+1]-x.first[chunk]), int64(x.lengths[chunk]), x.head.Longest, x.meta.Overlap)
+		return layout.DecodeTable(b, uint32(x.first[chunk+1]-x.first[chunk]), int64(x.lengths[chunk]), x.totals.Longest, x.meta.Overlap)
 	})
 }
 
@@ -284,7 +307,9 @@ func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 const fetchersAtOnce = 16
 
 // InPart reports whether the local index is partial, so that reads may fetch pages from the store.
-func (x *Index) InPart() bool { return !x.pages.complete }
+func (x *Index) InPart() bool {
+	return slices.ContainsFunc(x.segments, func(s Segment) bool { return !s.pages.complete })
+}
 
 // Fetch loads the sample tables of the given samples concurrently. Without it, Table calls would
 // fetch them from the store one at a time.
@@ -318,28 +343,35 @@ func (x *Index) Block(ctx context.Context, sec, chunk int) ([]byte, error) {
 	if chunk < 0 || chunk >= len(x.lengths) {
 		return nil, fmt.Errorf("no chunk %d: the index has %d", chunk, len(x.lengths))
 	}
-	if sec == layout.SecNames && x.head.Hashed() == 0 {
+	s := x.segmentOf(chunk)
+	if sec == layout.SecNames && s.head.Hashed() == 0 {
 		return nil, nil // a rule derives all names
 	}
-	off, length, err := x.placeOf(ctx, sec, chunk)
+	b, err := s.block(ctx, sec, chunk-s.chunk)
 	if err != nil {
-		return nil, err
-	}
-	s := x.head.Sections[sec]
-	if off < 0 || length < 0 || off > s.Length || length > s.Length-off || length > layout.MaxTable {
-		return nil, fmt.Errorf("section %d: %w", sec+1, layout.ErrMalformed)
-	}
-	b := make([]byte, length)
-	if err := x.pages.read(ctx, s.Offset+off, b); err != nil {
-		return nil, fmt.Errorf("section %d: %w", sec+1, err)
+		return nil, fmt.Errorf("segment %.12s: section %d: %w", s.Ref.Name(), sec+1, err)
 	}
 	return b, nil
 }
 
-// placeOf returns the location of a chunk's block within its section, as recorded in section 6.
-func (x *Index) placeOf(ctx context.Context, sec, chunk int) (off, length int64, err error) {
+// block reads the block of a chunk of the segment.
+func (s *Segment) block(ctx context.Context, sec, chunk int) ([]byte, error) {
+	off, length, err := s.placeOf(ctx, sec, chunk)
+	if err != nil {
+		return nil, err
+	}
+	at := s.head.Sections[sec]
+	if off < 0 || length < 0 || off > at.Length || length > at.Length-off || length > layout.MaxTable {
+		return nil, layout.ErrMalformed
+	}
+	b := make([]byte, length)
+	return b, s.pages.read(ctx, at.Offset+off, b)
+}
+
+// placeOf returns the location of a chunk's block within its section, as recorded in section 5.
+func (s *Segment) placeOf(ctx context.Context, sec, chunk int) (off, length int64, err error) {
 	b := make([]byte, 2*layout.BlockRow)
-	if err := x.pages.read(ctx, x.head.Sections[layout.SecBlocks].Offset+layout.BlockRow*int64(chunk), b); err != nil {
+	if err := s.pages.read(ctx, s.head.Sections[layout.SecBlocks].Offset+layout.BlockRow*int64(chunk), b); err != nil {
 		return 0, 0, fmt.Errorf("block offsets: %w", err)
 	}
 	at := b[8*slices.Index(layout.BlockSections(), sec):]
@@ -363,7 +395,7 @@ func (x *Index) rule(chunk int) layout.KeyRule {
 
 // Key returns a sample's key. Lookup is its inverse.
 func (x *Index) Key(ctx context.Context, sample uint64) (string, error) {
-	if sample >= x.head.Samples {
+	if sample >= x.totals.Samples {
 		return "", fmt.Errorf("index %.12s: no sample %d", x.generation, sample)
 	}
 	chunk := x.ChunkOf(sample)
@@ -401,8 +433,10 @@ func (x *Index) Keys(ctx context.Context, chunk int, visit func(sample uint64, k
 func (x *Index) Binding() string { return x.binding }
 
 // Close closes the local file and releases the cached index data.
-func (x *Index) Close() error {
-	err := x.file.Close()
+func (x *Index) Close() (err error) {
+	if x.file != nil {
+		err = x.file.Close()
+	}
 	if x.tables != nil {
 		x.tables.Close()
 	}

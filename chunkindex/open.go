@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -69,23 +68,30 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 	return x, nil
 }
 
-// WholeIndex is the largest size at which Open downloads the whole index in one read. For larger
-// indexes, Open downloads only the resident sections.
+// WholeIndex is the largest size at which Open downloads the whole index. Of larger indexes, Open
+// downloads only the resident sections.
 const WholeIndex = 16 << 20
 
-// indexSource is the stored index object. Page digests verify everything read from it, even if the
-// object changes between reads.
+const segmentsAtOnce = 16 // concurrent store reads while an index is opened
+
+// indexSource is a stored index. The root's digest and the page digests verify everything read from
+// it, even if an object changes between reads.
 type indexSource struct {
-	store           objstore.Store
-	key, generation string
-	limit           int64 // reject larger indexes; 0: no limit
+	store              objstore.Store
+	prefix, generation string
+	limit              int64 // reject larger indexes; 0: no limit
+	whole              int64 // download whole indexes up to this size
 }
 
-func (s *indexSource) read(ctx context.Context, off int64, b []byte) error {
-	if err := s.store.ReadRange(ctx, objstore.Ref{Key: s.key}, off, b); err != nil {
-		return &FetchError{err}
+// segment returns a function that reads a stored segment.
+func (s *indexSource) segment(ref layout.SegmentRef) fetch {
+	key := layout.SegmentObject(s.prefix, ref.Name())
+	return func(ctx context.Context, off int64, b []byte) error {
+		if err := s.store.ReadRange(ctx, objstore.Ref{Key: key}, off, b); err != nil {
+			return &FetchError{err}
+		}
+		return nil
 	}
-	return nil
 }
 
 // FetchError is a store error while reading part of an index.
@@ -97,9 +103,9 @@ func (e *FetchError) Unwrap() error { return e.err }
 
 // fetchIndex opens the local copy of an index, creating it if necessary.
 func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation string, opt OpenOptions) (*Index, error) {
-	s := &indexSource{store: store, key: layout.IndexObject(prefix, generation), generation: generation, limit: opt.MaxBytes}
+	s := &indexSource{store: store, prefix: prefix, generation: generation, limit: opt.MaxBytes, whole: WholeIndex}
 	if opt.CacheDir == "" {
-		return s.download(ctx, "", WholeIndex)
+		return s.download(ctx, "")
 	}
 	if err := os.MkdirAll(opt.CacheDir, 0o755); err != nil {
 		return nil, err
@@ -121,33 +127,71 @@ func (s *indexSource) openLocal(path string) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil {
-		err = s.checkSize(info.Size())
-	}
-	var x *Index
-	if err == nil {
-		x, err = parseFile(f, info.Size(), s.generation, s.read, info.Size() <= WholeIndex)
-	}
+	x, err := s.parseLocal(f)
 	if err != nil {
 		f.Close()
+	}
+	return x, err
+}
+
+// parseLocal opens a local copy: the root, then its segments.
+func (s *indexSource) parseLocal(f *os.File) (*Index, error) {
+	info, err := f.Stat()
+	if err != nil {
 		return nil, err
 	}
+	head := make([]byte, layout.RootHeader)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return nil, err
+	}
+	size, err := layout.RootSize(head)
+	if err != nil || size > info.Size() {
+		return nil, layout.ErrMalformed
+	}
+	text := make([]byte, size)
+	if _, err := f.ReadAt(text, 0); err != nil {
+		return nil, err
+	}
+	root, err := layout.DecodeRoot(text, s.generation)
+	if err != nil {
+		return nil, err
+	}
+	if root.Bytes() != info.Size() {
+		return nil, layout.ErrMalformed
+	}
+	return s.parse(f, root, text)
+}
+
+// parse opens the segments in a local file and makes an index of them. It classifies errors: format
+// version, store, or ErrCorrupt. On success, the index owns the file.
+func (s *indexSource) parse(f *os.File, root *layout.Root, text []byte) (*Index, error) {
+	if err := s.checkSize(root.Bytes()); err != nil {
+		return nil, err
+	}
+	segments := make([]Segment, len(root.Segments))
+	file, base := newSegmentFile(f), int64(len(text))
+	for i, ref := range root.Segments {
+		var err error
+		if segments[i], err = file.open(base, ref, s.segment(ref), root.Bytes() <= s.whole); err != nil {
+			return nil, s.classify(fmt.Errorf("segment %s: %w", ref.Name(), err))
+		}
+		base += ref.Size
+	}
+	x, err := assemble(root, s.generation, segments)
+	if err != nil {
+		return nil, s.classify(err)
+	}
+	x.file, x.root = f, text
 	return x, nil
 }
 
-// parseFile opens an index file with parseIndex and classifies its errors: format version, store,
-// or ErrCorrupt.
-func parseFile(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
-	x, err := parseIndex(f, size, generation, from, whole)
+// classify marks an error as ErrCorrupt, unless its cause is a format version or the store.
+func (s *indexSource) classify(err error) error {
 	var fetching *FetchError
 	if errors.Is(err, ErrVersion) || errors.Is(err, ErrOldVersion) || errors.As(err, &fetching) {
-		return nil, fmt.Errorf("index %.12s: %w", generation, err)
+		return fmt.Errorf("index %.12s: %w", s.generation, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("index %.12s: %w: %w", generation, ErrCorrupt, err)
-	}
-	return x, nil
+	return fmt.Errorf("index %.12s: %w: %w", s.generation, ErrCorrupt, err)
 }
 
 func (s *indexSource) checkSize(size int64) error {
@@ -157,13 +201,13 @@ func (s *indexSource) checkSize(size int64) error {
 	return nil
 }
 
-// downloadTo downloads an index object to a temporary file and renames it to path.
+// downloadTo downloads an index to a temporary file and renames it to path.
 func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), partialPrefix+"*")
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.copyTo(ctx, f, WholeIndex)
+	x, err := s.copyTo(ctx, f)
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -175,90 +219,90 @@ func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, erro
 	return x, nil
 }
 
-// download copies an index object to an unnamed file in dir, so that a killed process leaves no
-// file behind. If the object is longer than whole, download copies only the resident sections.
-func (s *indexSource) download(ctx context.Context, dir string, whole int64) (*Index, error) {
+// download copies an index to an unnamed file in dir, so that a killed process leaves no file
+// behind.
+func (s *indexSource) download(ctx context.Context, dir string) (*Index, error) {
 	f, err := tempfile.File(dir)
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.copyTo(ctx, f, whole)
+	x, err := s.copyTo(ctx, f)
 	if err != nil {
 		f.Close()
 	}
 	return x, err
 }
 
-func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Index, error) {
-	obj, err := s.store.Stat(ctx, s.key)
+// copyTo copies an index to a file: the root, then the segments. Of segments of a large index, it
+// copies only the resident parts.
+func (s *indexSource) copyTo(ctx context.Context, f *os.File) (*Index, error) {
+	root, text, err := s.readRoot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkSize(obj.Size); err != nil {
+	if err := s.checkSize(root.Bytes()); err != nil {
 		return nil, err
 	}
-	if obj.Size > whole {
-		if x, err := s.copyResident(ctx, f, obj.Size); x != nil || err != nil {
-			return x, err
+	if _, err := f.WriteAt(text, 0); err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(root.Bytes()); err != nil {
+		return nil, err
+	}
+	type part struct {
+		ref           int
+		off, to, size int64
+	}
+	var parts []part
+	base := int64(len(text))
+	for i, ref := range root.Segments {
+		n := ref.Resident
+		if root.Bytes() <= s.whole {
+			n = ref.Size
 		}
+		for off := int64(0); off < n; off += mostAtOnce {
+			parts = append(parts, part{i, off, base + off, min(mostAtOnce, n-off)})
+		}
+		base += ref.Size
 	}
-	in, err := s.store.Open(ctx, obj.Ref(), 0)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	n, err := io.Copy(f, io.LimitReader(in, obj.Size+1))
-	if err != nil {
-		return nil, err
-	}
-	if n != obj.Size {
-		return nil, fmt.Errorf("index %.12s: %w: got %d bytes instead of %d", s.generation, objstore.ErrShort, n, obj.Size)
-	}
-	return parseFile(f, obj.Size, s.generation, s.read, true)
-}
-
-// copyResident downloads the part of the index before the blocks: the header, the digests, the
-// resident sections and the block offsets. It returns nil for an invalid header, and the caller
-// then downloads the whole object.
-func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
-	head := make([]byte, layout.HeaderSize)
-	if err := s.read(ctx, 0, head); err != nil {
-		return nil, err
-	}
-	if sum := sha256.Sum256(head); hex.EncodeToString(sum[:]) != s.generation {
-		return nil, nil
-	}
-	h, err := layout.DecodeHeader(head, size)
-	if err != nil {
-		return nil, nil //nolint:nilerr
-	}
-	sections := h.Sections[layout.SecDigests].End()
-	end := min(size, sections+layout.ProofSize*layout.PagesOf(h.Sections[layout.SecBlocks].End()-sections)) // rounded up to whole pages
-	pieces := int((end + mostAtOnce - 1) / mostAtOnce)
-	err = parallel.Each(ctx, piecesAtOnce, pieces, func(ctx context.Context, _, i int) error {
-		off := int64(i) * mostAtOnce
-		b := make([]byte, min(mostAtOnce, end-off))
-		if err := s.read(ctx, off, b); err != nil {
+	err = parallel.Each(ctx, segmentsAtOnce, len(parts), func(ctx context.Context, _, i int) error {
+		p := parts[i]
+		b := make([]byte, p.size)
+		if err := s.segment(root.Segments[p.ref])(ctx, p.off, b); err != nil {
 			return err
 		}
-		_, err := f.WriteAt(b, off)
+		_, err := f.WriteAt(b, p.to)
 		return err
 	})
-	if err == nil {
-		err = f.Truncate(size)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return parseFile(f, size, s.generation, s.read, false)
+	return s.parse(f, root, text)
+}
+
+// readRoot reads and verifies the index object.
+func (s *indexSource) readRoot(ctx context.Context) (*layout.Root, []byte, error) {
+	obj, err := s.store.Stat(ctx, layout.IndexObject(s.prefix, s.generation))
+	if err != nil {
+		return nil, nil, err
+	}
+	text := make([]byte, min(obj.Size, layout.MaxRoot))
+	if err := s.store.ReadRange(ctx, obj.Ref(), 0, text); err != nil {
+		return nil, nil, err
+	}
+	root, err := layout.DecodeRoot(text, s.generation)
+	if err != nil {
+		return nil, nil, s.classify(err)
+	}
+	return root, text, nil
 }
 
 // OpenPointer opens the index that a pointer names, for an index run that reuses unchanged shards.
 // If the index is longer than whole, OpenPointer downloads only the resident sections to a file in
 // dir. CopyBlocks fetches blocks in advance; other blocks are fetched on first read.
 func OpenPointer(ctx context.Context, store objstore.Store, prefix string, p layout.Pointer, dir string, whole int64) (*Index, error) {
-	source := indexSource{store: store, key: layout.IndexObject(prefix, p.Generation), generation: p.Generation}
-	x, err := source.download(ctx, dir, whole)
+	source := indexSource{store: store, prefix: prefix, generation: p.Generation, whole: whole}
+	x, err := source.download(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -269,10 +313,43 @@ func OpenPointer(ctx context.Context, store objstore.Store, prefix string, p lay
 	return x, nil
 }
 
-// OpenFile opens an index file that the caller has just written. On success, the index owns the
-// file.
-func OpenFile(f *os.File, size int64, generation string) (*Index, error) {
-	return parseFile(f, size, generation, nil, false)
+// OpenSegments opens segments that the caller has just written to a file, one after the other. The
+// caller closes the file after the last use of an index of these segments.
+func OpenSegments(f *os.File, refs []layout.SegmentRef) ([]Segment, error) {
+	segments := make([]Segment, len(refs))
+	file, base := newSegmentFile(f), int64(0)
+	for i, ref := range refs {
+		var err error
+		if segments[i], err = file.open(base, ref, nil, false); err != nil {
+			return nil, fmt.Errorf("segment %s: %w", ref.Name(), err)
+		}
+		base += ref.Size
+	}
+	return segments, nil
+}
+
+// Assemble makes an index of segments that are open: those of OpenSegments, and those of an earlier
+// index, which must stay open. It returns the index and its root as stored.
+func Assemble(m layout.Meta, segments []Segment) (*Index, []byte, error) {
+	meta, err := layout.EncodeMeta(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	root := &layout.Root{Meta: meta}
+	for _, s := range segments {
+		root.Segments = append(root.Segments, s.Ref)
+	}
+	text, err := root.Encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	sum := sha256.Sum256(text)
+	x, err := assemble(root, hex.EncodeToString(sum[:]), segments)
+	if err != nil {
+		return nil, nil, fmt.Errorf("index %.12x: %w", sum, err)
+	}
+	x.root = text
+	return x, text, nil
 }
 
 // bind sets the shards' versions from a binding object.

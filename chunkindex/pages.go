@@ -14,7 +14,6 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
-	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 const (
@@ -23,25 +22,34 @@ const (
 	piecesAtOnce = 8       // concurrent store reads
 )
 
-// fetch reads bytes of the stored index object.
+// fetch reads bytes of a stored segment.
 type fetch func(ctx context.Context, off int64, b []byte) error
 
-// pages reads the sections of an index and verifies every page by its digest. A page that is
-// missing or wrong in the local file is fetched from the store and written there.
+// pages reads the sections of a segment and verifies every page by its digest. A page that is
+// missing or wrong in the local file is fetched from the store and written there. Offsets are those
+// in the segment.
 type pages struct {
+	name       string // name of the segment
 	file       *os.File
+	base       int64 // offset of the segment in the file
 	from       fetch // nil: the local file is the only source
 	complete   bool  // the local file was whole and verified on open
-	begin, end int64 // range of the sections in the file
+	begin, end int64 // range of the sections in the segment
 	digests    []byte
+	recent     *recent
 
 	mu      sync.Mutex
 	proved  []bool    // pages verified so far
 	streams [8]stream // recent fetch positions, reused round-robin
 	oldest  int
-	recent  [recentPages]struct {
-		page int64
-		b    []byte // nil: empty
+}
+
+// recent caches pages of the segments in one file.
+type recent struct {
+	mu    sync.Mutex
+	pages [recentPages]struct {
+		at int64  // offset in the file
+		b  []byte // nil: empty
 	}
 }
 
@@ -53,13 +61,17 @@ type stream struct {
 	pages int64 // pages of the last fetch; the next fetch doubles this number
 }
 
-// read fills b with verified bytes from an offset of the file.
+// read fills b with verified bytes from an offset of the segment.
 func (p *pages) read(ctx context.Context, off int64, b []byte) error {
 	if off < p.begin || off > p.end || int64(len(b)) > p.end-off {
 		return layout.ErrMalformed
 	}
 	for len(b) > 0 {
 		n := (off - p.begin) / layout.ProofSize
+		if len(b) >= layout.ProofSize && off == p.begin+n*layout.ProofSize && p.direct(n, b[:layout.ProofSize]) {
+			b, off = b[layout.ProofSize:], off+layout.ProofSize
+			continue
+		}
 		page, err := p.page(ctx, n, off+int64(len(b)))
 		if err != nil {
 			return err
@@ -70,7 +82,14 @@ func (p *pages) read(ctx context.Context, off int64, b []byte) error {
 	return nil
 }
 
-// ReadAt implements io.ReaderAt for readers of the whole local index, such as the parser.
+// direct reads a whole page from the local file, without a copy. It returns false if the page is
+// missing or wrong there.
+func (p *pages) direct(n int64, b []byte) bool {
+	_, err := p.file.ReadAt(b, p.base+p.begin+n*layout.ProofSize)
+	return err == nil && p.proves(n, b)
+}
+
+// ReadAt implements io.ReaderAt for readers of whole sections, such as the parser.
 func (p *pages) ReadAt(b []byte, off int64) (int, error) {
 	n := int(max(0, min(int64(len(b)), p.end-off)))
 	if err := p.read(context.Background(), off, b[:n]); err != nil {
@@ -90,7 +109,7 @@ func (p *pages) page(ctx context.Context, n, until int64) ([]byte, error) {
 	}
 	b := make([]byte, min(layout.ProofSize, p.end-p.begin-n*layout.ProofSize))
 	at := p.begin + n*layout.ProofSize
-	if _, err := p.file.ReadAt(b, at); err == nil && p.proves(n, b) {
+	if _, err := p.file.ReadAt(b, p.base+at); err == nil && p.proves(n, b) {
 		p.keep(n, b)
 		return b, nil
 	} else if p.from == nil {
@@ -119,7 +138,7 @@ func (p *pages) load(ctx context.Context, n, until int64) ([]byte, error) {
 		if !p.proves(i, b) {
 			return nil, fmt.Errorf("at offset %d: %w", p.begin+i*layout.ProofSize, errPage)
 		}
-		_, _ = p.file.WriteAt(b, p.begin+i*layout.ProofSize)
+		_, _ = p.file.WriteAt(b, p.base+p.begin+i*layout.ProofSize)
 		all = all[len(b):]
 	}
 	p.keep(n, first)
@@ -156,38 +175,65 @@ func (p *pages) proves(n int64, b []byte) bool {
 	return true
 }
 
-// copy fetches ranges of the file concurrently, rounded to whole pieces so that their pages can be
-// verified on read.
-func (p *pages) copy(ctx context.Context, ranges []layout.Section) error {
-	pieces := map[int64]bool{}
+// piece is a part of a segment, at most mostAtOnce bytes long. It begins with a page.
+type piece struct {
+	of *pages
+	at int64 // distance from the first page
+}
+
+// pieces returns the pieces that cover ranges of the segment.
+func (p *pages) pieces(ranges []layout.Section) (all []piece) {
+	found := map[int64]bool{}
 	for _, r := range ranges {
 		for at := (r.Offset - p.begin) / mostAtOnce * mostAtOnce; at < r.End()-p.begin; at += mostAtOnce {
-			pieces[at] = true
+			found[at] = true
 		}
 	}
-	return p.fetchPieces(ctx, slices.Sorted(maps.Keys(pieces)), func(at int64, b []byte) error {
-		_, _ = p.file.WriteAt(b, at) // load explains why write errors are ignored
+	for _, at := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, piece{p, at})
+	}
+	return all
+}
+
+// unproved returns the pieces with pages that are not verified yet.
+func (p *pages) unproved() (all []piece) {
+	const each = mostAtOnce / layout.ProofSize
+	for at := 0; !p.complete && at < len(p.proved); at += each {
+		if slices.Contains(p.proved[at:min(len(p.proved), at+each)], false) {
+			all = append(all, piece{p, int64(at) * layout.ProofSize})
+		}
+	}
+	return all
+}
+
+// fetchPieces fetches pieces concurrently. visit receives the offset of a piece in its segment.
+func fetchPieces(ctx context.Context, pieces []piece, visit func(p *pages, at int64, b []byte) error) error {
+	return parallel.Each(ctx, piecesAtOnce, len(pieces), func(ctx context.Context, _, i int) error {
+		p := pieces[i].of
+		at := p.begin + pieces[i].at
+		b := make([]byte, min(mostAtOnce, p.end-at))
+		if err := p.from(ctx, at, b); err != nil {
+			return err
+		}
+		return visit(p, at, b)
+	})
+}
+
+// copyPieces fetches pieces into the local file. Their pages are verified on read.
+func copyPieces(ctx context.Context, pieces []piece) error {
+	return fetchPieces(ctx, pieces, func(p *pages, at int64, b []byte) error {
+		_, _ = p.file.WriteAt(b, p.base+at) // load explains why write errors are ignored
 		return nil
 	})
 }
 
-// proveRest reads all pages that are not verified yet and compares them with their digests.
-func (p *pages) proveRest(ctx context.Context) error {
-	if p.complete {
-		return nil
-	}
-	var pieces []int64
-	const each = mostAtOnce / layout.ProofSize
-	for at := 0; at < len(p.proved); at += each {
-		if slices.Contains(p.proved[at:min(len(p.proved), at+each)], false) {
-			pieces = append(pieces, int64(at)*layout.ProofSize)
-		}
-	}
-	return p.fetchPieces(ctx, pieces, func(at int64, b []byte) error {
+// provePieces fetches pieces and compares their pages with the digests.
+func provePieces(ctx context.Context, pieces []piece) error {
+	return fetchPieces(ctx, pieces, func(p *pages, at int64, b []byte) error {
 		for n := (at - p.begin) / layout.ProofSize; len(b) > 0; n++ {
 			page := b[:min(layout.ProofSize, len(b))]
 			if !p.proves(n, page) {
-				return fmt.Errorf("at offset %d: %w", p.begin+n*layout.ProofSize, errPage)
+				return fmt.Errorf("%s: at offset %d: %w: remove this object, then run 'millrace index'", layout.SegmentObject("", p.name), p.begin+n*layout.ProofSize, errPage)
 			}
 			b = b[len(page):]
 		}
@@ -195,46 +241,20 @@ func (p *pages) proveRest(ctx context.Context) error {
 	})
 }
 
-// fetchPieces fetches pieces of at most mostAtOnce bytes concurrently. pieces lists their offsets
-// from the first page.
-func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at int64, b []byte) error) error {
-	return parallel.Each(ctx, piecesAtOnce, len(pieces), func(ctx context.Context, _, i int) error {
-		at := p.begin + pieces[i]
-		b := make([]byte, min(mostAtOnce, p.end-at))
-		if err := p.from(ctx, at, b); err != nil {
-			return err
-		}
-		return visit(at, b)
-	})
-}
-
-// release frees a range of the local file, except the last page of the range, which the next range
-// may share.
-func (p *pages) release(r layout.Section) {
-	from, to := (r.Offset-p.begin)/layout.ProofSize*layout.ProofSize, (r.End()-p.begin)/layout.ProofSize*layout.ProofSize
-	if from < to {
-		tempfile.Release(p.file, p.begin+from, to-from)
-	}
-}
-
 func (p *pages) kept(n int64) []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r := &p.recent[n%recentPages]; r.page == n {
+	at := p.base + p.begin + n*layout.ProofSize
+	p.recent.mu.Lock()
+	defer p.recent.mu.Unlock()
+	if r := &p.recent.pages[at/layout.ProofSize%recentPages]; r.at == at {
 		return r.b
 	}
 	return nil
 }
 
 func (p *pages) keep(n int64, b []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := &p.recent[n%recentPages]
-	r.page, r.b = n, b
-}
-
-// resident returns the maximum memory size of the pages. Small files have fewer pages than
-// recentPages.
-func (p *pages) resident() int {
-	return len(p.digests) + len(p.proved) + int(min(recentPages*layout.ProofSize, p.end-p.begin))
+	at := p.base + p.begin + n*layout.ProofSize
+	p.recent.mu.Lock()
+	defer p.recent.mu.Unlock()
+	r := &p.recent.pages[at/layout.ProofSize%recentPages]
+	r.at, r.b = at, b
 }

@@ -34,8 +34,8 @@ func linesStore(t testing.TB, lines int) (*memstore.Store, IndexReport) {
 func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	t.Helper()
 	leaks.Check(t)
-	s := indexSource{store: store, key: layout.IndexObject("", generation), generation: generation}
-	x, err := s.download(t.Context(), t.TempDir(), 0)
+	s := indexSource{store: store, generation: generation}
+	x, err := s.download(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,18 +48,22 @@ func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 func TestIndex_ResidentCountsPresentPages(t *testing.T) {
 	for _, lines := range []int{10, 60_000} {
 		store, rep := linesStore(t, lines)
-		p := openInPart(t, store, rep.Generation).pages
-		if err := p.read(t.Context(), p.begin, make([]byte, p.end-p.begin)); err != nil {
-			t.Fatal(err)
+		x := openInPart(t, store, rep.Generation)
+		p := x.segments[0].pages
+		for n := range p.proved {
+			if _, err := p.page(t.Context(), int64(n), p.end); err != nil {
+				t.Fatal(err)
+			}
 		}
 		holds := len(p.digests) + len(p.proved)
-		for _, r := range p.recent {
+		for _, r := range p.recent.pages {
 			holds += len(r.b)
 		}
-		if got := p.resident(); got < holds || got >= holds+layout.ProofSize {
+		holds += segmentMemory
+		if got := x.pageMemory(); got < holds || got >= holds+2*layout.ProofSize {
 			t.Errorf("%d lines: %d bytes are reserved and %d held", lines, got, holds)
 		}
-		t.Logf("%d lines: %d pages, %d bytes reserved", lines, len(p.proved), p.resident())
+		t.Logf("%d lines: %d pages, %d bytes reserved", lines, len(p.proved), x.pageMemory())
 	}
 }
 
@@ -79,7 +83,7 @@ func TestIndex_PartialCopyReadsTheSame(t *testing.T) {
 		return memstore.Fault{}
 	})
 	x := openInPart(t, store, rep.Generation)
-	if want := whole.head.Sections[layout.SecBlocks].End() + layout.HeaderSize + layout.ProofSize; fetched > want || fetched > whole.Size()/5 {
+	if want := whole.segments[0].Ref.Resident + int64(len(whole.root)) + layout.HeaderSize + layout.ProofSize; fetched > want || fetched > whole.Size()/5 {
 		t.Errorf("got %d bytes fetched to open an index of %d, want %d", fetched, whole.Size(), want)
 	}
 	if _, err := x.Table(t.Context(), 17); err != nil || fetched > whole.Size()/3 {
@@ -119,18 +123,19 @@ func sameIndex(t *testing.T, x, whole *Index) {
 // index, and never wrong bytes. Damage in the local file is repaired from the store.
 func TestPages_RejectsDamage(t *testing.T) {
 	store, rep := linesStore(t, 30000)
-	key := layout.IndexObject("", rep.Generation)
-	stored, _ := store.Bytes(key)
 	x := openInPart(t, store, rep.Generation)
-	at, chunk := x.head.Sections[layout.SecTables].End()-5, x.Chunks()-1
+	s := x.segments[0]
+	key := layout.SegmentObject("", s.Ref.Name())
+	stored, _ := store.Bytes(key)
+	at, chunk := s.head.Sections[layout.SecTables].End()-5, x.Chunks()-1
 	want, err := x.Table(t.Context(), chunk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.file.WriteAt([]byte("damage"), at); err != nil {
+	if _, err := x.file.WriteAt([]byte("damage"), s.pages.base+at); err != nil {
 		t.Fatal(err)
 	}
-	clear(x.pages.recent[:])
+	clear(s.pages.recent.pages[:])
 	if got, err := x.Table(t.Context(), chunk); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("damaged in the local file: got %v", err)
 	}
@@ -156,7 +161,7 @@ func TestPages_RejectsDamage(t *testing.T) {
 func TestLookup_NumberedKeys(t *testing.T) {
 	store, rep := linesStore(t, 2000)
 	x := openInPart(t, store, rep.Generation)
-	if n := x.head.Sections[layout.SecHash].Length + x.head.Sections[layout.SecNames].Length; n != 0 {
+	if n := x.segments[0].head.Sections[layout.SecHash].Length + x.segments[0].head.Sections[layout.SecNames].Length; n != 0 {
 		t.Errorf("got %d bytes of names and hashes, want none", n)
 	}
 	for key, want := range map[string]int64{
@@ -234,7 +239,7 @@ func TestFetch_RunsConcurrently(t *testing.T) {
 // read stays within the sections, and ReadAt ends with io.EOF at their end.
 func TestPages_ReadStaysInItsSections(t *testing.T) {
 	_, x := partlyStored(t)
-	p := x.pages
+	p := x.segments[0].pages
 	for _, c := range []struct {
 		off, n int64
 		ok     bool

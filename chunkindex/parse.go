@@ -3,106 +3,53 @@ package chunkindex
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
+	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// parseIndex verifies and opens an index file. from fetches missing pages. If whole is set,
-// parseIndex compares all pages with their digests immediately, otherwise on first read. On
-// success, the index owns the file.
-func parseIndex(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
-	x := &Index{file: f, size: size, generation: generation}
-	begin := make([]byte, min(size, layout.HeaderSize))
-	if _, err := f.ReadAt(begin, 0); err != nil {
-		return nil, err
+// assemble makes an index of segments that are open. It reads their resident sections.
+func assemble(root *layout.Root, generation string, segments []Segment) (*Index, error) {
+	x := &Index{generation: generation, size: root.Bytes(), segments: segments}
+	if err := x.readMeta(root.Meta); err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
 	}
-	if len(begin) < 16 || string(begin[:8]) != layout.IndexMagic {
-		return nil, errors.New("not an index")
+	for i := range segments {
+		x.totals.Join(segments[i].head.Totals)
 	}
-	if version := binary.LittleEndian.Uint32(begin[8:]); version < layout.IndexVersion {
-		return nil, fmt.Errorf("version %d: %w", version, ErrOldVersion)
+	if x.totals.Shards > layout.MaxShards || x.totals.Chunks > layout.MaxChunks || x.totals.Bytes < 0 {
+		return nil, errors.New("the sums of the segments exceed the limits of an index")
 	}
-	if err := x.readHead(begin, from, whole); err != nil {
-		return nil, err
+	chunks, extents := x.totals.Chunks, x.totals.Extents
+	x.first, x.hashes = make([]uint64, 1, chunks+1), make([][32]byte, 0, chunks)
+	x.crcs, x.lengths = make([]uint32, 0, chunks), make([]uint32, 0, chunks)
+	x.extents.shard, x.extents.offset = make([]uint32, 0, extents), make([]int64, 0, extents)
+	for i := range x.segments {
+		s := &x.segments[i]
+		s.First, s.chunk = len(x.shards), len(x.lengths)
+		if err := x.readResident(s); err != nil {
+			return nil, fmt.Errorf("segment %s: %w", s.Ref.Name(), err)
+		}
 	}
-	return x, x.readResident()
+	return x, nil
 }
 
-// readHead reads the header of an index and the digests of its pages.
-func (x *Index) readHead(b []byte, from fetch, whole bool) error {
-	if err := checkNewer(x.file, x.size, x.generation); err != nil {
-		return err
-	}
-	h, err := layout.DecodeHeader(b, x.size)
-	if err != nil {
-		return err
-	}
-	x.head = *h
-	digests := make([]byte, h.Sections[layout.SecDigests].Length)
-	if _, err := x.file.ReadAt(digests, layout.HeaderSize); err != nil {
-		return err
-	}
-	if sha256.Sum256(digests) != h.Digest {
-		return errors.New("the page digests do not match the header")
-	}
-	x.pages = &pages{file: x.file, from: from, begin: h.Sections[layout.SecDigests].End(), end: x.size, digests: digests}
-	x.pages.proved = make([]bool, len(digests)/sha256.Size)
-	if !whole {
-		return nil
-	}
-	x.pages.complete = true
-	found, err := layout.SumPages(x.file, x.pages.begin, x.size)
-	if err == nil && !bytes.Equal(found, digests) {
-		err = errPage
-	}
-	return err
-}
-
-// checkNewer compares the digest of the file's header with the generation. The number of sections
-// determines the header's length in this and all later versions. A valid header of a newer version
-// returns ErrVersion.
-func checkNewer(f io.ReaderAt, size int64, generation string) error {
-	b := make([]byte, 16)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		return err
-	}
-	version, sections := binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:])
-	length := layout.HeaderSize + (int64(sections)-layout.NumSections)*layout.EntrySize
-	if sections > layout.MaxSections || length > size {
-		return fmt.Errorf("header: %w", layout.ErrMalformed)
-	}
-	b = make([]byte, length)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		return err
-	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != generation {
-		return errors.New("the header does not match the generation")
-	}
-	if version > layout.IndexVersion {
-		return layout.Newer("version", version)
-	}
-	return nil
-}
-
-// readResident reads the sections that stay in memory.
-func (x *Index) readResident() error {
+// readResident appends the sections of a segment that stay in memory.
+func (x *Index) readResident(s *Segment) error {
 	for _, p := range []struct {
 		sec  int
-		read func(*sectionReader) error
-	}{{layout.SecMeta, x.readMeta}, {layout.SecShards, x.readShards}, {layout.SecChunks, x.readChunks}, {layout.SecExtents, x.readExtents}} {
-		in := newSectionReader(x.pages, x.head.Sections[p.sec])
-		if err := p.read(in); err != nil {
+		read func(*Segment, *sectionReader) error
+	}{{layout.SecShards, x.readShards}, {layout.SecChunks, x.readChunks}, {layout.SecExtents, x.readExtents}} {
+		in := newSectionReader(s.pages, s.head.Sections[p.sec])
+		if err := p.read(s, in); err != nil {
 			return fmt.Errorf("section %d: %w", p.sec+1, err)
 		}
 		if in.left != 0 {
@@ -139,11 +86,7 @@ func (r *sectionReader) next(n int64) ([]byte, error) {
 	return b, nil
 }
 
-func (x *Index) readMeta(in *sectionReader) error {
-	b, err := in.next(in.left)
-	if err != nil {
-		return err
-	}
+func (x *Index) readMeta(b []byte) (err error) {
 	if err := json.Unmarshal(b, &x.meta); err != nil {
 		return err
 	}
@@ -166,13 +109,13 @@ func (x *Index) readMeta(in *sectionReader) error {
 	return nil
 }
 
-func (x *Index) readShards(in *sectionReader) error {
+func (x *Index) readShards(s *Segment, in *sectionReader) error {
 	// Compare the count with the section's length before allocating memory for it.
-	if int64(x.head.Shards) > in.left/layout.LeastShard {
+	if int64(s.head.Shards) > in.left/layout.LeastShard {
 		return layout.ErrMalformed
 	}
-	x.shards = make([]Shard, x.head.Shards)
-	for i := range x.shards {
+	x.shards = slices.Grow(x.shards, s.Shards)
+	for i := range s.Shards {
 		b, err := in.next(12)
 		if err != nil {
 			return err
@@ -184,13 +127,14 @@ func (x *Index) readShards(in *sectionReader) error {
 		if b, err = in.next(int64(n)); err != nil {
 			return err
 		}
-		x.shards[i] = Shard{Key: string(b), Size: int64(size), Stem: int(stem)}
-		if err := layout.CheckShardKey(x.shards[i].Key); err != nil {
+		shard := Shard{Key: string(b), Size: int64(size), Stem: int(stem)}
+		if err := layout.CheckShardKey(shard.Key); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
-		if i > 0 && x.shards[i].Key <= x.shards[i-1].Key {
+		if n := len(x.shards); n > 0 && shard.Key <= x.shards[n-1].Key {
 			return fmt.Errorf("shard %d: keys do not ascend: %w", i, layout.ErrMalformed)
 		}
+		x.shards = append(x.shards, shard)
 	}
 	return nil
 }
@@ -227,12 +171,11 @@ func (c *chunkRow) check() error {
 	return nil
 }
 
-func (x *Index) readChunks(in *sectionReader) error {
-	n := x.head.Chunks
-	x.first, x.hashes = make([]uint64, 1, n+1), make([][32]byte, n)
-	x.crcs, x.lengths = make([]uint32, n), make([]uint32, n)
-	var extents, bytes uint64
-	for i := range n {
+func (x *Index) readChunks(s *Segment, in *sectionReader) error {
+	samples, extents := x.first[s.chunk], uint64(len(x.extents.shard))
+	var bytes uint64
+	var longest int64
+	for i := range s.head.Chunks {
 		b, err := in.next(layout.ChunkRow)
 		if err != nil {
 			return err
@@ -241,39 +184,48 @@ func (x *Index) readChunks(in *sectionReader) error {
 		if err := c.check(); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
-		x.hashes[i], x.crcs[i], x.lengths[i] = c.digest, c.crc, c.length
-		x.first = append(x.first, x.first[i]+uint64(c.samples))
-		x.maxChunk = max(x.maxChunk, int64(c.length))
-		extents += uint64(c.extents)
+		x.addChunk(&c)
 		bytes += uint64(c.length)
-		if c.codec != codec.None && x.packed == nil {
-			x.packed = make([]compression, n)
-		}
-		if x.packed != nil {
-			x.packed[i] = compression{c.codec, c.skip}
-		}
-		if c.extents != 1 && x.extents.first == nil {
-			x.extents.first = make([]uint64, n+1)
-			for j := range i + 1 {
-				x.extents.first[j] = j
-			}
-		}
+		longest = max(longest, int64(c.length))
+		extents += uint64(c.extents)
 		if x.extents.first != nil {
-			x.extents.first[i+1] = extents
+			x.extents.first = append(x.extents.first, extents)
 		}
 	}
-	if x.first[n] != x.head.Samples || extents != x.head.Extents || x.head.Longest > x.maxChunk || !x.mayHold(bytes) {
+	x.maxChunk = max(x.maxChunk, longest)
+	extents -= uint64(len(x.extents.shard))
+	if x.first[len(x.lengths)]-samples != s.head.Samples || extents != s.head.Extents || s.head.Longest > longest || !x.mayHold(&s.head, bytes) {
 		return fmt.Errorf("sums: %w", layout.ErrMalformed)
 	}
 	return nil
 }
 
+// addChunk appends a chunk. The first chunk that is compressed, or that has not exactly one extent,
+// makes the arrays that describe such chunks.
+func (x *Index) addChunk(c *chunkRow) {
+	n := len(x.lengths)
+	x.hashes, x.crcs, x.lengths = append(x.hashes, c.digest), append(x.crcs, c.crc), append(x.lengths, c.length)
+	x.first = append(x.first, x.first[n]+uint64(c.samples))
+	if c.codec != codec.None && x.packed == nil {
+		x.packed = make([]compression, n, cap(x.lengths))
+	}
+	if x.packed != nil {
+		x.packed = append(x.packed, compression{c.codec, c.skip})
+	}
+	if c.extents != 1 && x.extents.first == nil {
+		x.extents.first = make([]uint64, n+1, cap(x.lengths)+1)
+		for j := range x.extents.first {
+			x.extents.first[j] = uint64(j)
+		}
+	}
+}
+
 // mayHold reports whether chunks with this many bytes can hold the samples. Chunks may also contain
 // gaps. The total length of the samples can exceed that of the chunks only where consecutive
 // samples overlap.
-func (x *Index) mayHold(chunks uint64) bool {
-	all := uint64(x.head.Bytes)
-	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < x.head.Samples
+func (x *Index) mayHold(h *layout.Header, chunks uint64) bool {
+	all := uint64(h.Bytes)
+	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < h.Samples
 }
 
 // decodeExtent decodes an extent and checks its shard number against the number of shards.
@@ -285,43 +237,36 @@ func decodeExtent(b []byte, shards int) (Extent, error) {
 	return Extent{Shard: int(shard), Offset: int64(off), Length: int64(n)}, nil
 }
 
-func (x *Index) readExtents(in *sectionReader) error {
+func (x *Index) readExtents(s *Segment, in *sectionReader) error {
 	e := &x.extents
-	e.shard, e.offset = make([]uint32, x.head.Extents), make([]int64, x.head.Extents)
-	if e.first != nil || x.packed != nil {
-		e.length = make([]int64, x.head.Extents)
+	if e.length == nil && (e.first != nil || x.packed != nil) {
+		e.length = make([]int64, len(e.shard), cap(e.shard))
+		for i := range e.length { // every earlier chunk has one extent
+			e.length[i] = int64(x.lengths[i])
+		}
 	}
-	order := layout.ExtentOrder{Shards: x.shards, Overlap: x.meta.Overlap}
-	j := 0
-	for i, length := range x.lengths {
-		count := uint64(1)
-		if e.first != nil {
-			count = e.first[i+1] - e.first[i]
-		}
-		how := codec.None
-		if x.packed != nil {
-			how = x.packed[i].codec
-		}
-		for range count {
+	order := layout.ExtentOrder{Shards: x.shards[s.First:], Overlap: x.meta.Overlap}
+	for i := s.chunk; i < len(x.lengths); i++ {
+		from, to := e.of(i)
+		for range to - from {
 			b, err := in.next(layout.ExtentRow)
 			if err != nil {
 				return err
 			}
-			ext, err := decodeExtent(b, len(x.shards))
+			ext, err := decodeExtent(b, s.Shards)
 			if err == nil {
-				err = order.Next(ext, int64(length), how)
+				err = order.Next(ext, int64(x.lengths[i]), x.Codec(i))
 			}
 			if err != nil {
-				return fmt.Errorf("chunk %d: %w", i, err)
+				return fmt.Errorf("chunk %d: %w", i-s.chunk, err)
 			}
-			e.shard[j], e.offset[j] = uint32(ext.Shard), ext.Offset
+			e.shard, e.offset = append(e.shard, uint32(s.First+ext.Shard)), append(e.offset, ext.Offset)
 			if e.length != nil {
-				e.length[j] = ext.Length
+				e.length = append(e.length, ext.Length)
 			}
-			j++
 		}
 		if err := order.EndChunk(); err != nil {
-			return fmt.Errorf("chunk %d: %w", i, err)
+			return fmt.Errorf("chunk %d: %w", i-s.chunk, err)
 		}
 	}
 	return nil

@@ -18,7 +18,6 @@ func TestReadExtents_RejectsOverflow(t *testing.T) {
 	const length = 10
 	x := &Index{
 		shards:  []Shard{{Key: "a", Size: math.MaxInt64}, {Key: "b", Size: math.MaxInt64}, {Key: "c", Size: 100}},
-		head:    layout.Header{Totals: layout.Totals{Extents: 3}},
 		lengths: []uint32{length},
 		extents: extents{first: []uint64{0, 3}},
 	}
@@ -29,7 +28,7 @@ func TestReadExtents_RejectsOverflow(t *testing.T) {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	in := newSectionReader(bytes.NewReader(b), layout.Section{Length: int64(len(b))})
-	if err := x.readExtents(in); !errors.Is(err, layout.ErrMalformed) {
+	if err := x.readExtents(&Segment{Shards: 3}, in); !errors.Is(err, layout.ErrMalformed) {
 		t.Errorf("got %v, want %v", err, layout.ErrMalformed)
 	}
 }
@@ -44,8 +43,7 @@ func TestReadMeta_RequiresDefaults(t *testing.T) {
 		{"window of 0", `{"format":"tar","scanner":1,"chunk_size":1,"defaults":{"shuffle":"none","window":0,"seed":"0","batch_size":1,"tail":"short"}}`, layout.ErrMalformed},
 		{"none", `{"format":"tar","scanner":1,"chunk_size":1}`, layout.ErrMalformed},
 	} {
-		in := newSectionReader(bytes.NewReader([]byte(c.text)), layout.Section{Length: int64(len(c.text))})
-		if err := new(Index).readMeta(in); !errors.Is(err, c.want) {
+		if err := new(Index).readMeta([]byte(c.text)); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
@@ -81,11 +79,11 @@ func TestReadMeta_BoundsItsNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := &Index{}
-		if err := x.readMeta(newSectionReader(bytes.NewReader(b), layout.Section{Length: int64(len(b))})); !errors.Is(err, c.want) {
+		if err := x.readMeta(b); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 		b = append(b[:len(b)-1], `,"future":1}`...)
-		if err := x.readMeta(newSectionReader(bytes.NewReader(b), layout.Section{Length: int64(len(b))})); !errors.Is(err, ErrVersion) {
+		if err := x.readMeta(b); !errors.Is(err, ErrVersion) {
 			t.Errorf("%s, with a field of the future: got %v, want %v", name, err, ErrVersion)
 		}
 	}

@@ -45,18 +45,20 @@ func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 			store, x := partlyStored(t)
 			// In a small index, all sections share one page, which is therefore local:
 			// discard it.
-			x.pages.recent[0].b, x.pages.from = nil, func(context.Context, int64, []byte) error { return &FetchError{want} }
-			if err := x.pages.file.Truncate(x.pages.begin); err != nil {
+			p := x.segments[0].pages
+			clear(p.recent.pages[:])
+			p.from = func(context.Context, int64, []byte) error { return &FetchError{want} }
+			if err := p.file.Truncate(p.base + p.begin); err != nil {
 				t.Fatal(err)
 			}
-			if err := x.pages.file.Truncate(x.size); err != nil {
+			if err := p.file.Truncate(x.size); err != nil {
 				t.Fatal(err)
 			}
 			if err := read(t.Context(), x); !errors.Is(err, want) || errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: got %v, want %v", name, err, want)
 			}
-			s := &indexSource{store: store, key: layout.IndexObject("", x.generation)}
-			x.pages.from = s.read
+			s := &indexSource{store: store}
+			p.from = s.segment(x.segments[0].Ref)
 			if err := read(t.Context(), x); err != nil {
 				t.Errorf("%s, after %v: %v", name, want, err)
 			}
@@ -83,7 +85,7 @@ func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestIndex_BlockRefusesPlacesBeyondItsBounds checks that the rows of section 6 and the section's
+// TestIndex_BlockRefusesPlacesBeyondItsBounds checks that the rows of section 5 and the section's
 // bounds limit both the range that is read and the allocated memory.
 func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 	const row, size = layout.BlockRow, 2*layout.BlockRow + layout.MaxTable + 200
@@ -91,7 +93,7 @@ func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 		name     string
 		from, to uint64
 		length   int64 // length of the section
-		placed   bool  // section 6 accepts the range; only the section's bounds reject it
+		placed   bool  // section 5 accepts the range; only the section's bounds reject it
 		ok       bool
 	}{
 		{"whole section", 0, 100, 100, true, true},
@@ -114,10 +116,11 @@ func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := &Index{lengths: []uint32{1}, pages: &pages{file: f, end: size, digests: digests, proved: make([]bool, layout.PagesOf(size))}}
-		x.head.Sections[layout.SecBlocks] = layout.Section{Length: 2 * row}
-		x.head.Sections[layout.SecTables] = layout.Section{Offset: 2 * row, Length: c.length}
-		off, length, err := x.placeOf(t.Context(), layout.SecTables, 0)
+		s := Segment{pages: &pages{file: f, end: size, digests: digests, proved: make([]bool, layout.PagesOf(size)), recent: new(recent)}}
+		s.head.Sections[layout.SecBlocks] = layout.Section{Length: 2 * row}
+		s.head.Sections[layout.SecTables] = layout.Section{Offset: 2 * row, Length: c.length}
+		x := &Index{lengths: []uint32{1}, segments: []Segment{s}}
+		off, length, err := s.placeOf(t.Context(), layout.SecTables, 0)
 		if (err == nil) != c.placed || err != nil && !errors.Is(err, layout.ErrMalformed) || err == nil && (off != int64(c.from) || off+length != int64(c.to)) {
 			t.Errorf("%s: got [%d, +%d), %v, want accepted: %v", c.name, off, length, err, c.placed)
 		}

@@ -61,7 +61,8 @@ func TestShardOf_IsTheShardOfTheSamplesExtent(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			for i, off := range table.Offset {
+			for i := range table.Len() {
+				off := table.Offset(i)
 				sample, shard := x.Chunk(c).First+uint64(i), Locate(x.Chunk(c), x.Extents(c), int64(off)).Shard
 				samples[shard] = append(samples[shard], sample)
 				if got := x.ShardOf(sample); got != shard || x.ShardKey(sample) != x.Shard(shard).Key {
@@ -81,7 +82,7 @@ func TestShardOf_IsTheShardOfTheSamplesExtent(t *testing.T) {
 		}
 		next := uint64(0)
 		for shard, want := range samples {
-			from, to := x.samplesOf(x.Shard(shard).Key)
+			from, to := x.firstOf(shard), x.firstOf(shard+1)
 			if from != next || to != from+uint64(len(want)) {
 				t.Errorf("%s: shard %d: got samples [%d, %d), want %v", name, shard, from, to, want)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,10 +29,12 @@ type Unused struct {
 	Objects     []objstore.Object   // bindings, scans and probes that no generation needs, older than the limit
 	Younger     int                 // number of objects that no generation needs and that are younger than the limit
 
-	store  objstore.Store
-	prefix string
-	at     []publishedPointer
-	limit  time.Time
+	store    objstore.Store
+	prefix   string
+	at       []publishedPointer
+	limit    time.Time
+	segments map[string]objstore.Object // segments that a generation of Generations has, by key
+	of       map[string][]string        // keys of the segments of each generation
 }
 
 // Generation is a generation whose index object exists.
@@ -39,7 +42,9 @@ type Generation struct {
 	Generation string
 	Until      time.Time         // time at which the next generation of its index was written; zero: this generation is current
 	Written    time.Time         // the newest time of Objects
-	Objects    []objstore.Object // the index, its binding and its owner notes
+	Objects    []objstore.Object // the index object, its binding and its owner notes
+	Segments   int               // number of segments; other generations may have them too
+	Bytes      int64             // total size of Objects and of the segments
 }
 
 // FindUnused lists the generations, and the objects older than grace that no generation needs. It
@@ -56,12 +61,14 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 			u.Since = p.obj.Modified
 		}
 	}
-	var indexes, bindings, notes []objstore.Object
-	for _, dir := range []string{layout.IndexDir, layout.BindingDir, layout.OwnerDir, layout.ProbeDir, layout.ScanDir} {
+	var indexes, segments, bindings, notes []objstore.Object
+	for _, dir := range []string{layout.IndexDir, layout.SegmentDir, layout.BindingDir, layout.OwnerDir, layout.ProbeDir, layout.ScanDir} {
 		err = store.List(ctx, prefix+dir, func(o objstore.Object) error {
 			switch dir {
 			case layout.IndexDir:
 				indexes = append(indexes, o)
+			case layout.SegmentDir:
+				segments = append(segments, o)
 			case layout.BindingDir:
 				bindings = append(bindings, o)
 			case layout.OwnerDir:
@@ -75,8 +82,62 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 			return nil, fmt.Errorf("gc %q: %w", prefix, err)
 		}
 	}
+	if err := u.readSegments(ctx, indexes, segments); err != nil {
+		return nil, fmt.Errorf("gc %q: %w", prefix, err)
+	}
 	u.generations(indexes, bindings, notes)
 	return u, nil
+}
+
+// readSegments reads which segments each generation has. Segments that none has are unneeded. If an
+// index object is unreadable, all segments are kept, because it may have any of them.
+func (u *Unused) readSegments(ctx context.Context, indexes, segments []objstore.Object) error {
+	u.segments, u.of = map[string]objstore.Object{}, map[string][]string{}
+	for _, o := range segments {
+		u.segments[o.Key] = o
+	}
+	needed := map[string]bool{}
+	for _, o := range indexes {
+		source := indexSource{store: u.store, prefix: u.prefix, generation: strings.TrimPrefix(o.Key, u.prefix+layout.IndexDir)}
+		root, _, err := source.readRoot(ctx)
+		switch {
+		case errors.Is(err, ErrCorrupt), errors.Is(err, ErrVersion), errors.Is(err, objstore.ErrNotFound):
+			u.segments = nil
+			return nil
+		case errors.Is(err, ErrOldVersion): // it has no segments
+			continue
+		case err != nil:
+			return err
+		}
+		for _, ref := range root.Segments {
+			key := layout.SegmentObject(u.prefix, ref.Name())
+			needed[key] = true
+			u.of[source.generation] = append(u.of[source.generation], key)
+		}
+	}
+	for _, o := range segments {
+		if !needed[o.Key] {
+			u.unneeded(o)
+			delete(u.segments, o.Key)
+		}
+	}
+	return nil
+}
+
+// Segments returns the segments that only generations of remove have.
+func (u *Unused) Segments(remove func(generation string) bool) (only []objstore.Object) {
+	kept := map[string]bool{}
+	for generation, keys := range u.of {
+		for _, key := range keys {
+			kept[key] = kept[key] || !remove(generation)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(u.segments)) {
+		if !kept[key] {
+			only = append(only, u.segments[key])
+		}
+	}
+	return only
 }
 
 // unneeded records an object that no generation needs.
@@ -119,6 +180,13 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 			}
 		}
 		delete(needed, g.Generation)
+		for _, o := range g.Objects {
+			g.Bytes += o.Size
+		}
+		g.Segments = len(u.of[g.Generation])
+		for _, key := range u.of[g.Generation] {
+			g.Bytes += u.segments[key].Size
+		}
 		if u.Current[g.Generation] != nil {
 			current = append(current, g)
 			continue

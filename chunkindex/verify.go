@@ -218,11 +218,12 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 		return err
 	}
 	var bad []BadRange
-	for j, off := range t.Offset {
-		if crc32.Checksum(buf[off:off+t.Length[j]], layout.Castagnoli()) == t.CRC32C[j] {
+	for j := range t.Len() {
+		off := t.Offset(j)
+		if crc32.Checksum(buf[off:off+t.Length(j)], layout.Castagnoli()) == t.CRC32C(j) {
 			continue
 		}
-		r := v.place(i, extents, int64(off), int64(t.Length[j]))
+		r := v.place(i, extents, int64(off), int64(t.Length(j)))
 		if n := len(bad) - 1; n >= 0 && bad[n].Shard == r.Shard && bad[n].Offset+bad[n].Length == r.Offset {
 			bad[n].Length += r.Length
 		} else {
@@ -262,7 +263,7 @@ func (x *Index) Touched(ctx context.Context, r BadRange, visit func(sample uint6
 	extents, first := x.Extents(r.Chunk), x.First()[r.Chunk]
 	compressed, several := x.Chunk(r.Chunk).Codec != codec.None, len(extents) > 1
 	err = x.Keys(ctx, r.Chunk, func(sample uint64, key []byte) {
-		at, length := extents[0].Offset+int64(table.Offset[sample-first]), int64(table.Length[sample-first])
+		at, length := extents[0].Offset+int64(table.Offset(int(sample-first))), int64(table.Length(int(sample-first)))
 		bad := at < r.Offset+r.Length && r.Offset < at+length
 		if several {
 			bad = x.ShardKey(sample) == r.Shard // each sample is an object

@@ -105,9 +105,10 @@ func TestVerify_BlamesEachByte(t *testing.T) {
 			return memstore.Fault{Corrupt: func(b []byte) { copy(b, wrong[c.Offset:]) }}
 		})
 		want := BadRange{Shard: "a.tar", Offset: extent.Offset, Length: extent.Length, Cause: "corrupt"}
-		for i, off := range table.Offset {
-			if from := extent.Offset + int64(off); from <= at && at < from+int64(table.Length[i]) {
-				want.Offset, want.Length = from, int64(table.Length[i])
+		for i := range table.Len() {
+			off := table.Offset(i)
+			if from := extent.Offset + int64(off); from <= at && at < from+int64(table.Length(i)) {
+				want.Offset, want.Length = from, int64(table.Length(i))
 			}
 		}
 		bad, err := verified(t.Context(), x, store)
@@ -120,8 +121,9 @@ func TestVerify_BlamesEachByte(t *testing.T) {
 			t.Errorf("byte %d: got keys %q, %v", at, keys, err)
 		}
 	}
-	for i, off := range table.Offset { // a range of one byte affects only the sample that contains this byte
-		for _, at := range []int64{int64(off), int64(off+table.Length[i]) - 1} {
+	for i := range table.Len() { // a range of one byte affects only the sample that contains this byte
+		off := table.Offset(i)
+		for _, at := range []int64{int64(off), int64(off+table.Length(i)) - 1} {
 			var got []uint64
 			err := x.Touched(t.Context(), BadRange{Offset: extent.Offset + at, Length: 1}, func(sample uint64, _ []byte) { got = append(got, sample) })
 			if err != nil || !slices.Equal(got, []uint64{uint64(i)}) {

@@ -16,11 +16,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// publishBytes replaces the stored index and binding, after recomputing the index's digests.
+// publishBytes replaces the stored index and binding, after recomputing the index's digests. The
+// index has one segment.
 func publishBytes(t *testing.T, store *memstore.Store, index, binding []byte) {
 	t.Helper()
 	fixDigests(index)
-	digest := sha256.Sum256(index[:layout.HeaderSize])
+	root, segment := index[:rootSize(index)], segmentBytes(index)
+	digest := sha256.Sum256(root)
 	generation := hex.EncodeToString(digest[:])
 	copy(binding[8:], digest[:])
 	sum := sha256.Sum256(binding[:len(binding)-sha256.Size])
@@ -30,7 +32,8 @@ func publishBytes(t *testing.T, store *memstore.Store, index, binding []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.Set(layout.IndexObject("", generation), index)
+	store.Set(layout.IndexObject("", generation), root)
+	store.Set(layout.SegmentObject("", layout.SegmentRef{Digest: sha256.Sum256(segment[:layout.HeaderSize])}.Name()), segment)
 	store.Set(layout.BindingObject("", generation, p.Binding), binding)
 	store.Set(layout.PointerKey, text)
 }
@@ -52,17 +55,16 @@ func TestOpen_NewerProgram(t *testing.T) {
 		"index version":     {change: func(index, _ []byte) { index[8] = layout.IndexVersion + 1 }},
 		"unknown constant":  {change: replace(`"chunk_size"`, `"chunk_kind"`)},
 		"format":            {change: replace(`"tar"`, `"xyz"`)},
-		"codec":             {change: func(index, _ []byte) { index[le64(index[64+24*layout.SecChunks+8:])+48] = 9 }},
+		"codec":             {change: func(index, _ []byte) { section(index, layout.SecChunks)[48] = 9 }},
 		"rules of cutting":  {change: replace(`"chunk_size":8388608,"defaults":{"shuffle":"slot","window":128,"seed":"0","batch_size":256,"tail":"short"`, `"cutter":1,"chunk_size":8,"defaults":{"shuffle":"slot","window":1,"seed":"0","batch_size":2,"tail":"drop"`), opens: true},
 		"rules of scanning": {change: replace(`"scanner":1`, `"scanner":2`), opens: true},
 		"binding":           {change: func(_, binding []byte) { binding[7] += 8 }},
-		"pointer":           {pointer: `{"version":3,"generation":["elsewhere"]}`},
+		"pointer":           {pointer: `{"version":4,"generation":["elsewhere"]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, rep := smallStore(t)
 			if c.change != nil {
-				index, _ := store.Bytes(layout.IndexObject("", rep.Generation))
-				index, binding := bytes.Clone(index), bytes.Clone(shards.Binding(t, store))
+				index, binding := indexBytes(t, store, rep.Generation), bytes.Clone(shards.Binding(t, store))
 				c.change(index, binding)
 				publishBytes(t, store, index, binding)
 			} else {
@@ -82,8 +84,7 @@ func TestOpen_NewerProgram(t *testing.T) {
 	}
 	// Unchanged objects must not be mistaken for objects of a newer program.
 	store, rep := smallStore(t)
-	index, _ := store.Bytes(layout.IndexObject("", rep.Generation))
-	publishBytes(t, store, bytes.Clone(index), bytes.Clone(shards.Binding(t, store)))
+	publishBytes(t, store, indexBytes(t, store, rep.Generation), bytes.Clone(shards.Binding(t, store)))
 	if again, err := IndexShards(t.Context(), store, "", IndexOptions{}); err != nil || !again.Unchanged {
 		t.Errorf("nothing changed: got %+v, %v", again, err)
 	}

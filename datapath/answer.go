@@ -156,14 +156,14 @@ func (s *Source) resolve(ctx context.Context, b *request) error {
 			if err != nil {
 				return err
 			}
-			n := sort.Search(len(t.Offset), func(n int) bool { return t.Offset[n] >= r.Offset })
-			for n < len(t.Offset) && t.Offset[n] == r.Offset && t.Length[n] != r.Length {
+			n := sort.Search(t.Len(), func(n int) bool { return t.Offset(n) >= r.Offset })
+			for n < t.Len() && t.Offset(n) == r.Offset && t.Length(n) != r.Length {
 				n++
 			}
-			if n == len(t.Offset) || t.Offset[n] != r.Offset {
+			if n == t.Len() || t.Offset(n) != r.Offset {
 				return fmt.Errorf("answer for [%d,+%d) of chunk %d of %q: %w", r.Offset, r.Length, c.Chunk, s.name, peer.ErrMismatch)
 			}
-			c.Ranges[i].CRC32C = t.CRC32C[n]
+			c.Ranges[i].CRC32C = t.CRC32C(n)
 		}
 	}
 	return nil

@@ -144,7 +144,7 @@ func (d *dataset) ranges(tb testing.TB, samples []uint64) []batch.ChunkRanges {
 		}
 		i := n - d.index.Chunk(c).First
 		r := &out[place[c]].Ranges
-		*r = append(*r, batch.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+		*r = append(*r, batch.Range{Seq: seq, Offset: t.Offset(int(i)), Length: t.Length(int(i)), CRC32C: t.CRC32C(int(i))})
 	}
 	return out
 }

@@ -51,9 +51,9 @@ func (d *dataset) straddling(t *testing.T) *dataset {
 		for c := range d.index.Chunks() {
 			table, err := d.index.Table(t.Context(), c)
 			must(t, err)
-			d.straddle(table, d.index.Chunk(c))
+			p := d.straddle(table, d.index.Chunk(c))
 			binary.LittleEndian.PutUint64(sections[blockOffsets][blocksRow*c:], uint64(len(sections[sampleTables])))
-			sections[sampleTables] = append(sections[sampleTables], encodeTable(table)...)
+			sections[sampleTables] = append(sections[sampleTables], p.encode()...)
 		}
 		binary.LittleEndian.PutUint64(sections[blockOffsets][blocksRow*d.index.Chunks():], uint64(len(sections[sampleTables])))
 	})
@@ -61,56 +61,70 @@ func (d *dataset) straddling(t *testing.T) *dataset {
 	return &dataset{store: d.store, index: x, packed: d.packed, start: d.start}
 }
 
+// plainTable is a sample table that a test may change.
+type plainTable struct{ offsets, lengths, crcs []uint32 }
+
 // straddle moves leading bytes of every second sample to the sample before it, as long as that one
 // stays within the longest sample of the dataset.
-func (d *dataset) straddle(table *chunkindex.Table, c chunkindex.Chunk) {
-	for i := 1; i < len(table.Offset); i += 2 {
-		n := min(table.Length[i]/2, uint32(d.index.MaxSample())-table.Length[i-1])
-		table.Length[i-1] += n
-		table.Offset[i] += n
-		table.Length[i] -= n
+func (d *dataset) straddle(table *chunkindex.Table, c chunkindex.Chunk) (p plainTable) {
+	for i := range table.Len() {
+		p.offsets, p.lengths, p.crcs = append(p.offsets, table.Offset(i)), append(p.lengths, table.Length(i)), append(p.crcs, table.CRC32C(i))
+	}
+	for i := 1; i < table.Len(); i += 2 {
+		n := min(p.lengths[i]/2, uint32(d.index.MaxSample())-p.lengths[i-1])
+		p.lengths[i-1] += n
+		p.offsets[i] += n
+		p.lengths[i] -= n
 		for j := i - 1; j <= i; j++ {
-			table.CRC32C[j] = checksum(d.packed[d.start[c.First]+int64(table.Offset[j]):][:table.Length[j]])
+			p.crcs[j] = checksum(d.packed[d.start[c.First]+int64(p.offsets[j]):][:p.lengths[j]])
 		}
 	}
+	return p
 }
 
-// encodeTable encodes a table of adjacent samples as in an index.
-func encodeTable(t *chunkindex.Table) []byte {
+// encode encodes a table of adjacent samples as in an index.
+func (p plainTable) encode() []byte {
 	b := []byte{1, 0, 0, 0} // all gaps are equal, and 0
-	for _, n := range t.Length {
+	for _, n := range p.lengths {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	for _, crc := range t.CRC32C {
+	for _, crc := range p.crcs {
 		b = binary.LittleEndian.AppendUint32(b, crc)
 	}
 	return b
 }
 
-// Constants of the index object: see docs/spec/index-format.md.
+// Constants of a segment and of the root: see docs/spec/index-format.md.
 const (
-	chunkTable   = 2
-	sampleTables = 4
-	blockOffsets = 5
-	digestsOf    = 10
+	chunkTable   = 1
+	sampleTables = 3
+	blockOffsets = 4
+	digestsOf    = 9
 
 	chunkRow  = 56
 	blocksRow = 32
 	entries   = 64 // offset of the header's list of sections
 	entry     = 24
-	header    = entries + 11*entry + 40
+	header    = entries + 10*entry + 40
 	proved    = 32 << 10 // bytes of a page, each with a digest
+	rootRow   = 24       // offset of the root's row of the first segment
 )
 
 // storedOrder is the order of the sections behind the digests.
-var storedOrder = [digestsOf]int{0, 1, 2, 3, 5, 4, 6, 7, 8, 9}
+var storedOrder = [digestsOf]int{0, 1, 2, 4, 3, 5, 6, 7, 8}
 
-// rewritten opens a valid copy of the index of d after change has edited its sections.
+// rewritten opens a valid copy of the index of d, which has one segment, after change has edited its
+// sections.
 func (d *dataset) rewritten(t *testing.T, change func(sections [][]byte)) *chunkindex.Index {
 	t.Helper()
 	le := binary.LittleEndian
 	old := d.index.Generation()
 	stored, _ := d.store.Bytes("set/.millrace/index/" + old)
+	root := append([]byte(nil), stored...)
+	if n := le.Uint64(root[16:]); n != 1 {
+		t.Fatalf("got %d segments, want one", n)
+	}
+	stored, _ = d.store.Bytes("set/.millrace/segment/" + hex.EncodeToString(root[rootRow:rootRow+32]))
 	sections := make([][]byte, digestsOf)
 	for i := range sections {
 		at := stored[entries+entry*i:]
@@ -128,16 +142,25 @@ func (d *dataset) rewritten(t *testing.T, change func(sections [][]byte)) *chunk
 		digests = append(digests, sum[:]...)
 	}
 	at := uint64(header + len(digests))
+	resident := at
 	for _, i := range storedOrder {
 		le.PutUint64(head[entries+entry*i+8:], at)
 		le.PutUint64(head[entries+entry*i+16:], uint64(len(sections[i])))
 		at += uint64(len(sections[i]))
+		if i == blockOffsets {
+			resident = min(resident+(at-resident+proved-1)/proved*proved, uint64(header+len(digests)+len(body)))
+		}
 	}
 	le.PutUint64(head[entries+entry*digestsOf+16:], uint64(len(digests)))
-	root := sha256.Sum256(digests)
-	copy(head[header-len(root):], root[:])
-	sum := sha256.Sum256(head)
-	d.store.Set("set/.millrace/index/"+hex.EncodeToString(sum[:]), append(append(head, digests...), body...))
+	all := sha256.Sum256(digests)
+	copy(head[header-len(all):], all[:])
+	segment := sha256.Sum256(head)
+	d.store.Set("set/.millrace/segment/"+hex.EncodeToString(segment[:]), append(append(head, digests...), body...))
+	copy(root[rootRow:], segment[:])
+	le.PutUint64(root[rootRow+32:], at)
+	le.PutUint64(root[rootRow+40:], resident)
+	sum := sha256.Sum256(root)
+	d.store.Set("set/.millrace/index/"+hex.EncodeToString(sum[:]), root)
 
 	var bound []byte
 	must(t, d.store.List(t.Context(), "set/.millrace/binding/"+old, func(o objstore.Object) error {

@@ -219,8 +219,9 @@ func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 	must(t, err)
 	length := uint32(d.index.Chunk(0).Length)
 	sums := map[batch.Range]uint32{{Length: length}: d.index.Chunk(0).CRC32C}
-	for i, offset := range table.Offset {
-		sums[batch.Range{Offset: offset, Length: table.Length[i]}] = table.CRC32C[i]
+	for i := range table.Len() {
+		offset := table.Offset(i)
+		sums[batch.Range{Offset: offset, Length: table.Length(i)}] = table.CRC32C(i)
 	}
 	for r, want := range sums {
 		b := &request{chunks: []batch.ChunkRanges{{Ranges: []batch.Range{r}}}}
@@ -228,9 +229,9 @@ func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 			t.Errorf("%d bytes at %d: got sum %x, %v, want %x", r.Length, r.Offset, b.chunks[0].Ranges[0].CRC32C, err, want)
 		}
 	}
-	last := table.Offset[3]
+	last := table.Offset(3)
 	for _, r := range []batch.Range{
-		{Offset: table.Offset[0], Length: table.Length[0] - 1}, {Offset: table.Offset[2] + 1, Length: 1}, {Offset: last + 1, Length: 1}, {Length: length - 1},
+		{Offset: table.Offset(0), Length: table.Length(0) - 1}, {Offset: table.Offset(2) + 1, Length: 1}, {Offset: last + 1, Length: 1}, {Length: length - 1},
 		{Offset: 1, Length: length - 1},
 	} {
 		b := &request{chunks: []batch.ChunkRanges{{Ranges: []batch.Range{r}}}}
@@ -260,7 +261,7 @@ func TestReadAhead_FindsLoadedSamples(t *testing.T) {
 		table, err := d.index.Table(t.Context(), chunk)
 		must(t, err)
 		i := uint64(sample) - d.index.Chunk(chunk).First
-		r := batch.Range{Offset: table.Offset[i], Length: table.Length[i]}
+		r := batch.Range{Offset: table.Offset(int(i)), Length: table.Length(int(i))}
 		got := p.extracts.find(samplePlace{s, chunk, r.Offset, r.Length, true})
 		if (got != nil) != want || want && string(got.data) != string(d.stored(chunk, r)) {
 			t.Errorf("sample %d: got %+v, want it sent: %v", sample, got, want)

@@ -278,15 +278,15 @@ func (s *Source) farOf(ctx context.Context, samples []uint64) *request {
 		if err != nil {
 			return &request{}
 		}
-		i := sample - s.index.Chunk(chunk).First
-		if t.Length[i] == 0 {
+		i := int(sample - s.index.Chunk(chunk).First)
+		if t.Length(i) == 0 {
 			continue
 		}
 		if k := len(chunks); k == 0 || chunks[k-1].Chunk != chunk {
 			chunks = append(chunks, batch.ChunkRanges{Chunk: chunk})
 		}
 		last := &chunks[len(chunks)-1]
-		last.Ranges = append(last.Ranges, batch.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+		last.Ranges = append(last.Ranges, batch.Range{Seq: seq, Offset: t.Offset(i), Length: t.Length(i), CRC32C: t.CRC32C(i)})
 	}
 	_, far := s.split((&request{segments: len(samples), origin: ofRun}).of(chunks))
 	return &far

@@ -150,8 +150,8 @@ func TestReadAhead_ParallelRequestsAskOnce(t *testing.T) {
 			}
 			table, err := d.index.Table(t.Context(), c)
 			must(t, err)
-			for _, length := range table.Length {
-				want += uint64(length)
+			for i := range table.Len() {
+				want += uint64(table.Length(i))
 			}
 		}
 		batches := make(chan uint64)

@@ -102,8 +102,9 @@ func (s *Source) corrupt(ctx context.Context, p *portion) error {
 	at := p.offset
 	if p.whole && len(p.layout.exts) > 1 && s.index.Codec(p.chunk) == codec.None {
 		if t, err := s.index.Table(ctx, p.chunk); err == nil {
-			for i, offset := range t.Offset {
-				if checksum(p.data[offset:offset+t.Length[i]]) != t.CRC32C[i] {
+			for i := range t.Len() {
+				offset := t.Offset(i)
+				if checksum(p.data[offset:offset+t.Length(i)]) != t.CRC32C(i) {
 					at = int64(offset)
 					break
 				}

@@ -14,27 +14,27 @@ func TestAddressesStay(t *testing.T) {
 	for _, c := range []struct{ path, location, etag string }{
 		{
 			batch, batch + "?batch_size=16&format=tar" + generation + "&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
-			"73467555314904d7309ed1e9581e3aab42db95ec3e9ddf5edf3aa8d253d7bc6a",
+			"951c8f5c14a043e284efcefbb0125f044e9b570a81078bf626ba049c98ff1c9d",
 		},
 		{
 			batch + "?shuffle=window&window=8&tail=pad",
 			batch + "?batch_size=16&format=tar" + generation + "&rank=0&seed=7&shuffle=window&tail=pad&window=8&world_size=1",
-			"bf6595990d513159d6c2e553eba56573baea00b469b3d310158aae77a1222306",
+			"d0d4303fe604dcca4c7b60f3e593b741176a4aea349bcbbf59f588534bef8440",
 		},
 		{
 			batch + "?shuffle=none&rank=1&world_size=3&balance=bytes",
 			batch + "?balance=bytes&batch_size=16&format=tar" + generation + "&rank=1&seed=7&shuffle=none&tail=short&world_size=3",
-			"badfe0a53c1f659275b6ba51955c1a73bad985b7e05acc97580a268e40e189bc",
+			"d61b65fb0947af3c316c708abc5937d333d28578c4a6a90233b277d792be3335",
 		},
 		{
 			batch + "/manifest?seed=11",
 			batch + "/manifest?batch_size=16&format=tar" + generation + "&rank=0&seed=11&shuffle=slot&tail=short&window=4&world_size=1",
-			"2af88aefc1916248be45c69020ad8c8e6c7b0980ad0afdd5fb3636142b56cb9d",
+			"5489bab1a4d33d00ff65cfaeeb5ed2772a43ae32f2ee0c5dc6563ef77f344233",
 		},
 		{
 			"/v1/datasets/photos/epochs/3?batch_size=5",
 			"/v1/datasets/photos/epochs/3?batch_size=5&format=tar" + generation + "&rank=0&seed=7&shuffle=slot&tail=short&window=4&world_size=1",
-			"ca05f1ac8d392f63970fdf240c365a1a92024931121640fd5c3433b07e1c16b1",
+			"129c08321c60ed16fe5cbe2f110ed0c747de717b4bd5a775b3dc5369374a1972",
 		},
 	} {
 		sep := "?"

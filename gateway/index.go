@@ -24,7 +24,7 @@ func indexETag(x plans.Index) string {
 	return `"` + hex.EncodeToString(h.Sum(nil)) + `"`
 }
 
-// getIndex sends the stored index object.
+// getIndex sends the stored index.
 func (g *Gateway) getIndex(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, "generation")

@@ -425,7 +425,7 @@ func operations() map[string]operation {
 			ok: answer{about: "The sample.", media: forms, headers: data + " Content-Location Millrace-Samples Vary" + timed}},
 		"GET " + dataset + "/occurrences": {id: "occurrences", summary: "Where a sample comes in some epochs.",
 			query: append(address.NamesOf(address.Order|address.Choice|address.Batching|address.Sharing), "key", "shard", "epochs"), ok: document("The places.", "Occurrences")},
-		"GET " + dataset + "/index": {id: "index", summary: "The index object, as it is stored.", query: generation,
+		"GET " + dataset + "/index": {id: "index", summary: "The index as it is stored: its root, then its segments.", query: generation,
 			ok: answer{about: "The object.", media: "application/octet-stream", headers: data}},
 		"POST " + dataset + "/warm": {id: "warm", summary: "Load what an epoch needs from a position on, for about a second.",
 			query: append(order, "warm_epoch", "from"), ok: document("How far it came.", "Warmed")},

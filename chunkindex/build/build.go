@@ -12,11 +12,14 @@ package build
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -25,6 +28,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/objstore"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
 // Options configures Run. A zero field selects its default.
@@ -149,9 +153,11 @@ type builder struct {
 
 	pub       publisher
 	old       *chunkindex.Index   // the current generation, if it exists and is readable
+	whole     map[int]int         // segments of old that stay as they are, by their first unit
 	lent      []*chunkindex.Index // other indexes of the prefix from which this run reuses chunks
 	named     bool                // the prefix has a named index, or this run creates one
 	made      *chunkindex.Index   // the new index, before it is published
+	file      *os.File            // the new segments of made
 	rules     []splitRule         // splits that the dataset defines, if the options select none
 	config    string              // configuration of the selected objects; empty: the only one, or none selected
 	hidden    map[string]bool     // relative keys of skipped hidden objects
@@ -164,7 +170,7 @@ type builder struct {
 
 	keptBytes  int64 // bytes to read before the pending scans are stored
 	keptShards int
-	whole      int64         // size up to which an earlier index is downloaded whole
+	download   int64         // size up to which an earlier index is downloaded whole
 	storing    chan struct{} // semaphore of one: full while scans are being stored
 
 	mu       sync.Mutex
@@ -187,7 +193,7 @@ func newBuilder(store objstore.Store, prefix string, opt Options) (*builder, err
 	index.Store = indexStore{index.Store}
 	return &builder{
 		store: store, prefix: prefix, index: index, opt: opt, formats: formats(),
-		writers: make([]*scanWriter, opt.Parallel), keptBytes: keptBytes, keptShards: keptShards, whole: chunkindex.WholeIndex, storing: make(chan struct{}, 1),
+		writers: make([]*scanWriter, opt.Parallel), keptBytes: keptBytes, keptShards: keptShards, download: chunkindex.WholeIndex, storing: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -202,6 +208,9 @@ func (b *builder) close() {
 		if w != nil {
 			w.file.Close()
 		}
+	}
+	if b.file != nil {
+		b.file.Close()
 	}
 }
 
@@ -240,7 +249,7 @@ func (b *builder) run(ctx context.Context) error {
 	if err := b.scanAll(ctx, todo); err != nil {
 		return err
 	}
-	file, binding, err := b.assemble(ctx)
+	next, err := b.assemble(ctx)
 	if err != nil {
 		return err
 	}
@@ -250,12 +259,12 @@ func (b *builder) run(ctx context.Context) error {
 	if b.found.Assumed != nil {
 		b.report.Assumed = b.found.Assumed()
 	}
-	unchanged, err := b.pub.publish(ctx, file, binding)
+	unchanged, err := b.pub.publish(ctx, next)
 	if err != nil {
 		return err
 	}
 	b.report.Unchanged = unchanged
-	b.report.Rebound = !unchanged && b.pub.old.Generation == file.generation
+	b.report.Rebound = !unchanged && b.pub.old.Generation == b.made.Generation()
 	if b.opt.Inspect != nil {
 		b.opt.Inspect(b.made)
 	}
@@ -351,12 +360,17 @@ func (b *builder) previous(ctx context.Context) error {
 		return err
 	}
 	b.pub.old = p
-	b.old, err = b.open(ctx, p)
+	if b.old, err = b.open(ctx, p); err == nil {
+		err = b.checkSegments(ctx)
+	}
 	if err == nil && b.old.Meta().Cutter > cutterChanges {
 		return layout.Newer("cutter", b.old.Meta().Cutter)
 	}
 	if err == nil {
-		b.pub.index = b.old
+		b.pub.has = map[[sha256.Size]byte]bool{}
+		for _, s := range b.old.Segments() {
+			b.pub.has[s.Ref.Digest] = true
+		}
 		if inherit := b.opt.Inherit; inherit != nil {
 			b.opt.Defaults, b.opt.ChunkSize = inherit(b.old.Defaults(), b.old.Meta().ChunkSize)
 		}
@@ -371,7 +385,27 @@ func (b *builder) previous(ctx context.Context) error {
 
 // open opens the index that a pointer names.
 func (b *builder) open(ctx context.Context, p layout.Pointer) (*chunkindex.Index, error) {
-	return chunkindex.OpenPointer(ctx, b.index.Store, b.index.Prefix, p, b.opt.TempDir, b.whole)
+	return chunkindex.OpenPointer(ctx, b.index.Store, b.index.Prefix, p, b.opt.TempDir, b.download)
+}
+
+// checkSegments compares the lengths of the stored segments with the current generation. It discards
+// an index of which a segment is missing or has another length.
+func (b *builder) checkSegments(ctx context.Context) error {
+	sizes := map[string]int64{}
+	err := b.index.Store.List(ctx, b.index.Prefix+layout.SegmentDir, func(o objstore.Object) error {
+		sizes[o.Key] = o.Size
+		return nil
+	})
+	for _, s := range b.old.Segments() {
+		if key := layout.SegmentObject(b.index.Prefix, s.Ref.Name()); err == nil && sizes[key] != s.Ref.Size {
+			err = fmt.Errorf("%s has %d bytes instead of %d: %w", key, sizes[key], s.Ref.Size, layout.ErrCorrupt)
+		}
+	}
+	if err != nil {
+		b.old.Close()
+		b.old = nil
+	}
+	return err
 }
 
 // meta returns the dataset's metadata for the index.
@@ -382,49 +416,97 @@ func (b *builder) meta() layout.Meta {
 	}
 }
 
-// assemble writes the index file and encodes the binding. It fails if a shard has the same key
-// twice.
-func (b *builder) assemble(ctx context.Context) (*indexFile, []byte, error) {
-	shards, versions := make([]shardScan, len(b.shards)), make([]layout.ShardVersion, len(b.shards))
+// assemble makes the new index and encodes the binding. It fails if a shard has the same key twice.
+func (b *builder) assemble(ctx context.Context) (next publication, err error) {
+	versions := make([]layout.ShardVersion, len(b.shards))
 	for i, o := range b.shards {
-		shards[i] = shardScan{key: b.key(i), size: o.Size}
 		if o.Size == 0 {
 			b.report.Empty++
 		}
 		versions[i] = layout.ShardVersion{ETag: o.ETag, ID: o.VersionID, Says: layout.SaysDigest(b.found.Shards[i].Says)}
 	}
-	for i, u := range b.units {
-		shards[u.from].scan = b.scans[i]
-		if b.found.LeftOut != nil { // here each unit is a single shard
+	if b.found.LeftOut != nil { // here each unit is a single shard
+		for i, u := range b.units {
 			b.report.LeftOut += b.found.LeftOut(u.from, b.scans[i].totals().Samples)
 		}
 	}
 	if err := b.checkEmpty(); err != nil {
-		return nil, nil, err
+		return next, err
 	}
-	file, err := b.write(shards)
-	if err != nil {
-		return nil, nil, err
+	if next.segments, err = b.segments(); err != nil {
+		return next, err
 	}
-	if b.report.RepeatedKeys, b.report.RepeatedKey, err = b.made.RepeatedKeys(ctx); err != nil {
-		return nil, nil, err
+	if b.made, next.root, err = chunkindex.Assemble(b.meta(), next.segments); err != nil {
+		return next, err
 	}
-	b.report.Generation, b.report.Chunks, b.report.Samples = file.generation, b.made.Chunks(), b.made.Samples()
-	binding, err := layout.EncodeBinding(file.generation, versions)
-	return file, binding, err
+	next.generation = b.made.Generation()
+	if b.pub.old.Generation == next.generation {
+		next.repeatedKeys, next.repeatedKey = b.pub.old.RepeatedKeys, b.pub.old.RepeatedKey
+	} else if next.repeatedKeys, next.repeatedKey, err = b.made.RepeatedKeys(ctx); err != nil {
+		return next, err
+	}
+	b.report.RepeatedKeys, b.report.RepeatedKey = next.repeatedKeys, next.repeatedKey
+	b.report.Generation, b.report.Chunks, b.report.Samples = next.generation, b.made.Chunks(), b.made.Samples()
+	next.binding, err = layout.EncodeBinding(next.generation, versions)
+	return next, err
 }
 
-// write writes the index file and opens it.
-func (b *builder) write(shards []shardScan) (*indexFile, error) {
-	file, err := writeIndex(b.opt.TempDir, b.meta(), shards)
-	if err != nil {
+// segments divides the units into segments and writes those that differ from the current generation.
+func (b *builder) segments() (all []chunkindex.Segment, err error) {
+	if b.file, err = tempfile.File(b.opt.TempDir); err != nil {
 		return nil, err
 	}
-	if b.made, err = chunkindex.OpenFile(file.file, file.size, file.generation); err != nil {
-		file.file.Close()
-		return nil, err
+	var made []layout.SegmentRef
+	var at []int // positions of the new segments in all
+	base := int64(0)
+	for i := 0; i < len(b.units); {
+		if s, ok := b.whole[i]; ok {
+			all = append(all, b.old.Segments()[s])
+			i = b.unitAfter(b.units[i].from + b.old.Segments()[s].Shards)
+			continue
+		}
+		end := b.segmentEnd(i)
+		ref, err := writeSegment(b.opt.TempDir, b.file, base, b.shardScans(i, end))
+		if err != nil {
+			return nil, err
+		}
+		made, at, all = append(made, ref), append(at, len(all)), append(all, chunkindex.Segment{})
+		base += ref.Size
+		i = end
 	}
-	return file, nil
+	written, err := chunkindex.OpenSegments(b.file, made)
+	for i, s := range written {
+		all[at[i]] = s
+	}
+	return all, err
+}
+
+// segmentEnd returns the end of the segment that begins with a unit.
+func (b *builder) segmentEnd(unit int) int {
+	for ; unit < len(b.units); unit++ {
+		sum := b.scans[unit].totals()
+		if layout.EndsSegment(b.key(b.units[unit].to-1), sum.Blocks()) {
+			return unit + 1
+		}
+	}
+	return unit
+}
+
+// unitAfter returns the number of the unit that begins with a shard, or the number of units.
+func (b *builder) unitAfter(shard int) int {
+	return sort.Search(len(b.units), func(i int) bool { return b.units[i].from >= shard })
+}
+
+// shardScans returns the shards of the units [from, to) with their scans.
+func (b *builder) shardScans(from, to int) []shardScan {
+	var all []shardScan
+	for i := from; i < to; i++ {
+		for n := b.units[i].from; n < b.units[i].to; n++ {
+			all = append(all, shardScan{key: b.key(n), size: b.shards[n].Size})
+		}
+		all[len(all)-(b.units[i].to-b.units[i].from)].scan = b.scans[i]
+	}
+	return all
 }
 
 // checkEmpty returns an error if no shard has samples. A training run on such a dataset would

@@ -145,9 +145,10 @@ func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*layout.Ch
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, off := range table.Offset {
-			s := b[off : off+table.Length[i]]
-			if crc32.Checksum(s, layout.Castagnoli()) != table.CRC32C[i] {
+		for i := range table.Len() {
+			off := table.Offset(i)
+			s := b[off : off+table.Length(i)]
+			if crc32.Checksum(s, layout.Castagnoli()) != table.CRC32C(i) {
 				t.Fatalf("chunk %d: sample %d differs", n, i)
 			}
 			all = append(all, string(s))

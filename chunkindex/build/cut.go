@@ -17,7 +17,7 @@ import (
 
 const (
 	maxHold         = 64 << 20 // longest sample or gap that is held in memory until its chunk is known
-	maxChunkSamples = 1 << 20  // a chunk is closed at this number of samples
+	maxChunkSamples = 1 << 15  // a chunk is closed at this number of samples, so that a reader of a few of them needs a small table
 	maxBlock        = 8 << 20  // a chunk is closed when its names or parts reach this number of bytes
 
 	maxFrameBlock = 48 << 20 // limit for the names or parts of a chunk that cannot be closed because it is inside a frame

@@ -45,15 +45,16 @@ func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkind
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(table.Offset) != int(ch.Samples) {
-			t.Fatalf("chunk %d: got %d samples in its table, want %d", c, len(table.Offset), ch.Samples)
+		if table.Len() != int(ch.Samples) {
+			t.Fatalf("chunk %d: got %d samples in its table, want %d", c, table.Len(), ch.Samples)
 		}
-		for i, off := range table.Offset {
-			got := b[off : off+table.Length[i]]
+		for i := range table.Len() {
+			off := table.Offset(i)
+			got := b[off : off+table.Length(i)]
 			if !bytes.Equal(got, samples[n]) {
 				t.Fatalf("sample %d: got %d bytes, want %d others", n, len(got), len(samples[n]))
 			}
-			if crc32.Checksum(got, castagnoli) != table.CRC32C[i] {
+			if crc32.Checksum(got, castagnoli) != table.CRC32C(i) {
 				t.Fatalf("sample %d: CRC differs", n)
 			}
 			if x.ChunkOf(uint64(n)) != c {

@@ -43,12 +43,13 @@ func checkPhotos(t *testing.T, store *memstore.Store, x *chunkindex.Index, want 
 		if err != nil {
 			t.Fatal(err)
 		}
-		for j, off := range table.Offset {
+		for j := range table.Len() {
+			off := table.Offset(j)
 			key, err := x.Key(t.Context(), c.First+uint64(j))
-			if err != nil || !bytes.Equal(chunk[off:off+table.Length[j]], want[key+".jpg"]) {
+			if err != nil || !bytes.Equal(chunk[off:off+table.Length(j)], want[key+".jpg"]) {
 				t.Fatalf("sample %q: got other bytes, %v", key, err)
 			}
-			if p := parts.Append(nil, j); len(p) != 1 || p[0].Ext != "jpg" || p[0].Offset != 0 || p[0].Length != table.Length[j] {
+			if p := parts.Append(nil, j); len(p) != 1 || p[0].Ext != "jpg" || p[0].Offset != 0 || p[0].Length != table.Length(j) {
 				t.Fatalf("sample %q: got parts %+v", key, p)
 			}
 			e := chunkindex.Locate(c, x.Extents(i), int64(off))

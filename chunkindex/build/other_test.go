@@ -63,7 +63,7 @@ func TestOther_IgnoresUnusableIndexes(t *testing.T) {
 		"no binding":          {remove(binding), false, nil},
 		"damaged binding":     {flip(binding), false, nil},
 		"pointer unavailable": {fails(layout.PointerKey+"-n", memstore.Read, objstore.ErrUnavailable), false, objstore.ErrUnavailable},
-		"index unavailable":   {fails(index, memstore.Open, objstore.ErrUnavailable), false, objstore.ErrUnavailable},
+		"index unavailable":   {fails(index, memstore.Read, objstore.ErrUnavailable), false, objstore.ErrUnavailable},
 		"index denied":        {fails(index, memstore.Stat, objstore.ErrDenied), false, objstore.ErrDenied},
 		"binding unavailable": {fails(binding, memstore.Read, objstore.ErrUnavailable), false, objstore.ErrUnavailable},
 		"binding denied":      {fails(binding, memstore.Stat, objstore.ErrDenied), false, objstore.ErrDenied},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -54,42 +56,67 @@ type publisher struct {
 	data   string // address of the shards, if the index is stored elsewhere
 	links  bool   // the index run follows links
 	old    layout.Pointer
-	oldObj objstore.Object   // zero: no pointer existed
-	index  *chunkindex.Index // index that the old pointer names; nil: that index is unreadable
+	has    map[[sha256.Size]byte]bool // segments of the generation that old names
+	oldObj objstore.Object            // zero: no pointer existed
 }
 
-// publish writes the index, the binding and the pointer, in this order. unchanged is true if the
-// pointer already named the same generation and binding, and the index was intact.
-func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (unchanged bool, err error) {
-	next := layout.Pointer{Version: layout.PointerVersion, Generation: b.generation, Binding: layout.BindingHash(binding), Data: p.data, Links: p.links}
-	if p.old == next && p.intact(ctx, b) {
+// publication is a generation that is ready to publish.
+type publication struct {
+	generation string
+	root       []byte
+	segments   []chunkindex.Segment
+	binding    []byte
+
+	repeatedKeys uint64
+	repeatedKey  string
+}
+
+// publish writes the new segments, the index object, the binding and the pointer, in this order.
+// unchanged is true if the pointer already named the same generation and binding.
+func (p *publisher) publish(ctx context.Context, b publication) (unchanged bool, err error) {
+	next := layout.Pointer{
+		Version: layout.PointerVersion, Generation: b.generation, Binding: layout.BindingHash(b.binding), Data: p.data, Links: p.links,
+		RepeatedKeys: b.repeatedKeys, RepeatedKey: b.repeatedKey,
+	}
+	if p.old == next {
 		return true, nil
 	}
 	if err := p.noteOwner(ctx, b.generation); err != nil {
 		return false, err
 	}
-	if p.old.Generation != b.generation || !p.intact(ctx, b) {
-		// Rewrite the index even if it exists, because gc removes objects by age if no
-		// pointer names them yet.
-		if _, err := p.store.Put(ctx, layout.IndexObject(p.prefix, b.generation), b.file, b.size, objstore.Condition{}); err != nil {
+	// Rewrite objects even if they exist, because gc removes objects by age if no pointer names
+	// them yet.
+	if p.old.Generation != b.generation {
+		if err := p.putSegments(ctx, b); err != nil {
+			return false, err
+		}
+		if err := p.put(ctx, layout.IndexObject(p.prefix, b.generation), b.root); err != nil {
 			return false, err
 		}
 	}
-	key := layout.BindingObject(p.prefix, b.generation, next.Binding)
-	if _, err := p.store.Put(ctx, key, bytes.NewReader(binding), int64(len(binding)), objstore.Condition{}); err != nil {
+	if err := p.put(ctx, layout.BindingObject(p.prefix, b.generation, next.Binding), b.binding); err != nil {
 		return false, err
 	}
 	return false, p.point(ctx, next)
 }
 
-// intact reports whether the stored index object exists and is undamaged. It does not read again
-// the pages that this run has already read and verified.
-func (p *publisher) intact(ctx context.Context, b *indexFile) bool {
-	obj, err := p.store.Stat(ctx, layout.IndexObject(p.prefix, b.generation))
-	if err != nil || obj.Size != b.size {
-		return false
-	}
-	return p.index == nil || p.index.Prove(ctx) == nil
+func (p *publisher) put(ctx context.Context, key string, b []byte) error {
+	_, err := p.store.Put(ctx, key, bytes.NewReader(b), int64(len(b)), objstore.Condition{})
+	return err
+}
+
+const segmentWrites = 4 // concurrent writes of segments
+
+// putSegments stores the segments that the current generation of the index does not have.
+func (p *publisher) putSegments(ctx context.Context, b publication) error {
+	return parallel.Each(ctx, segmentWrites, len(b.segments), func(ctx context.Context, _, i int) error {
+		s := b.segments[i]
+		if p.has[s.Ref.Digest] {
+			return nil
+		}
+		_, err := p.store.Put(ctx, layout.SegmentObject(p.prefix, s.Ref.Name()), s.Reader(), s.Ref.Size, objstore.Condition{})
+		return err
+	})
 }
 
 func (p *publisher) point(ctx context.Context, next layout.Pointer) error {

@@ -131,11 +131,11 @@ func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 	}
 }
 
-// TestPublish_WritesThePointerLast checks that publish writes the owner object, the index, the
-// binding and the pointer, in this order. If any write fails, the old pointer must remain.
+// TestPublish_WritesThePointerLast checks that publish writes the owner object, the segment, the
+// index, the binding and the pointer, in this order. If any write fails, the old pointer must remain.
 func TestPublish_WritesThePointerLast(t *testing.T) {
 	for _, name := range []string{"", "n"} {
-		want := []string{layout.IndexDir, layout.BindingDir, layout.PointerKey}
+		want := []string{layout.SegmentDir, layout.IndexDir, layout.BindingDir, layout.PointerKey}
 		if name != "" {
 			want = slices.Insert(want, 0, layout.OwnerDir)
 		}

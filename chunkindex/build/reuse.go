@@ -33,6 +33,7 @@ func (b *builder) asBefore(l *listing) {
 // reuse reuses unchanged units from the current generation and from the prefix's other indexes. It
 // returns the remaining units.
 func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
+	b.whole = map[int]int{}
 	todo, err := b.reuseFrom(ctx, b.old, todo)
 	if err != nil {
 		return nil, err
@@ -89,9 +90,14 @@ func (b *builder) reuseFrom(ctx context.Context, x *chunkindex.Index, units []in
 		return units, nil
 	}
 	found := b.sameShards(ctx, x, units)
+	if x == b.old {
+		units = b.keepSegments(found, units)
+	}
 	var runs [][2]int
-	for _, s := range found {
-		runs = append(runs, [2]int{s.from, s.to})
+	for _, i := range units {
+		if s := found[i]; s != nil {
+			runs = append(runs, [2]int{s.from, s.to})
+		}
 	}
 	if err := x.CopyBlocks(ctx, runs); err != nil {
 		return nil, err
@@ -111,12 +117,57 @@ func (b *builder) reuseFrom(ctx context.Context, x *chunkindex.Index, units []in
 			todo = append(todo, i)
 			continue
 		}
-		b.scans[i] = s
-		b.report.ReusedShards += u.to - u.from
-		size := b.bytes(u)
-		b.step(chunkindex.Progress{Done: size, Kept: size, Shards: u.to - u.from, Samples: s.sum.Samples})
+		b.reused(i, u, s)
 	}
 	return todo, nil
+}
+
+// reused records that a unit is reused from an index.
+func (b *builder) reused(i int, u unit, s *shardsOf) {
+	b.scans[i] = s
+	b.report.ReusedShards += u.to - u.from
+	size := b.bytes(u)
+	b.step(chunkindex.Progress{Done: size, Kept: size, Shards: u.to - u.from, Samples: s.sum.Samples})
+}
+
+// keepSegments selects the segments of the current generation that stay as they are, because all
+// their shards are unchanged and the rules divide the new shards at the same places. found has the
+// unchanged units. keepSegments reads nothing; it returns the other units.
+func (b *builder) keepSegments(found map[int]*shardsOf, units []int) (rest []int) {
+	at := make(map[int]int, len(found)) // unit that begins with a shard of the current generation
+	for i, s := range found {
+		at[s.first] = i
+	}
+	kept := map[int]bool{}
+	all := b.old.Segments()
+	for n, s := range all {
+		first, ok := at[s.First]
+		end, last := first, s.First
+		for u := found[end]; ok && last < s.First+s.Shards && u != nil && u.first == last; u = found[end] {
+			end, last = end+1, u.end
+		}
+		if !ok || last != s.First+s.Shards || !b.divides(found, first, s.First) ||
+			n == len(all)-1 && end < len(b.units) && !layout.EndsSegment(b.key(b.units[end-1].to-1), 0) {
+			continue
+		}
+		b.whole[first] = n
+		for i := first; i < end; i++ {
+			kept[i] = true
+			b.reused(i, b.units[i], found[i])
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(units), func(i int) bool { return kept[i] })
+}
+
+// divides reports whether a segment certainly begins with a unit: it is the first one, or the unit
+// before it ends a segment. shard is its first shard in the current generation, which begins a
+// segment there.
+func (b *builder) divides(found map[int]*shardsOf, unit, shard int) bool {
+	if unit == 0 {
+		return true
+	}
+	before := found[unit-1]
+	return before != nil && before.end == shard || layout.EndsSegment(b.key(b.units[unit-1].to-1), 0)
 }
 
 // sameShards returns the units whose shards are unchanged in the index and share no chunk with
@@ -182,6 +233,7 @@ func newShardsOf(ctx context.Context, x *chunkindex.Index, first, end int) *shar
 		return sort.Search(x.Chunks(), func(i int) bool { e := x.Extents(i); return e[len(e)-1].Shard >= shard })
 	}
 	s.from, s.to = chunk(first), chunk(end)
+	s.sum.Samples = x.First()[s.to] - x.First()[s.from]
 	return s
 }
 
@@ -192,6 +244,7 @@ func (s *shardsOf) whole() bool {
 
 // check validates the chunks against their shards and computes their totals.
 func (s *shardsOf) check() error {
+	s.sum = layout.Totals{}
 	order := layout.ExtentOrder{Overlap: s.x.Meta().Overlap, Shards: s.x.ShardTable()[s.first:s.end]}
 	return s.each(func(r *layout.ChunkRecord) error {
 		if err := r.Check(&order); err != nil {
@@ -204,22 +257,7 @@ func (s *shardsOf) check() error {
 
 func (s *shardsOf) totals() layout.Totals { return s.sum }
 
-func (s *shardsOf) take(visit func(*layout.ChunkRecord) error) error {
-	begin, at, visited := s.from, s.from, 0
-	err := s.each(func(r *layout.ChunkRecord) error {
-		if visited >= releaseAfter {
-			s.x.ReleaseBlocks(begin, at)
-			begin, visited = at, 0
-		}
-		at++
-		visited += len(r.Table) + len(r.Names) + len(r.Parts) + len(r.Params)
-		return visit(r)
-	})
-	if err == nil {
-		s.x.ReleaseBlocks(begin, at)
-	}
-	return err
-}
+func (s *shardsOf) take(visit func(*layout.ChunkRecord) error) error { return s.each(visit) }
 
 func (s *shardsOf) each(visit func(*layout.ChunkRecord) error) error {
 	for i := s.from; i < s.to; i++ {

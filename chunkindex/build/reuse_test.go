@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
+	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
 // buildInPart indexes a dataset. It reads the previous index partially, as Run does for a large
@@ -26,7 +27,7 @@ func buildInPart(t *testing.T, store *memstore.Store) (Report, error) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	b.whole = 0
+	b.download = 0
 	err = b.run(t.Context())
 	return b.report, err
 }
@@ -37,11 +38,15 @@ func TestRun_ReusesALargeIndexInPart(t *testing.T) {
 	store, old := indexedLines(t, 30000)
 	lines, _ := store.Bytes("c-1.jsonl")
 	store.Set("c-2.jsonl", lines[:len(lines)/2+bytes.IndexByte(lines[len(lines)/2:], '\n')+1])
-	key := layout.IndexObject("", old.Generation)
-	size, _ := store.Stat(t.Context(), key)
+	size := int64(0)
+	for _, key := range store.Keys() {
+		if strings.HasPrefix(key, layout.SegmentDir) {
+			size += int64(len(shards.Bytes(t, store, key)))
+		}
+	}
 	var fetched atomic.Int64
 	store.SetFault(func(c memstore.Call) memstore.Fault {
-		if c.Op == memstore.Read && c.Key == key {
+		if c.Op == memstore.Read && strings.HasPrefix(c.Key, layout.SegmentDir) {
 			fetched.Add(c.Length)
 		}
 		return memstore.Fault{}
@@ -50,8 +55,8 @@ func TestRun_ReusesALargeIndexInPart(t *testing.T) {
 	if err != nil || rep.ReusedShards != 2 || rep.Generation == old.Generation {
 		t.Fatalf("got %+v, %v, want two shards that are taken over", rep, err)
 	}
-	if n := fetched.Load(); n > size.Size*13/10 { // the block offsets are in the same piece as some blocks
-		t.Errorf("got %d bytes fetched of an index of %d", n, size.Size)
+	if n := fetched.Load(); n > size*13/10 { // the block offsets are in the same piece as some blocks
+		t.Errorf("got %d bytes fetched of an index of %d", n, size)
 	}
 	store.SetFault(nil)
 	fresh := memstore.New()
@@ -95,30 +100,66 @@ func namedStore(t *testing.T) (*memstore.Store, Report) {
 	return store, rep
 }
 
-// TestRun_ReplacesADamagedLargeIndex checks that a stored index with damage anywhere is replaced,
-// even if only a part of it is local and the generation is the same.
-func TestRun_ReplacesADamagedLargeIndex(t *testing.T) {
-	for name, where := range map[string]func(h *layout.Header) int64{
-		"tables": func(h *layout.Header) int64 { return h.Sections[layout.SecTables].End() - 5 },
-		"names":  func(h *layout.Header) int64 { return h.Sections[layout.SecNames].End() - 1 },
-		"hashes": func(h *layout.Header) int64 { return h.Sections[layout.SecHash].End() - layout.PageSize },
+// TestRun_ReplacesDamagedObjects checks that a run replaces an index of which the root, or the
+// resident part of a segment, is damaged or missing. Damage in a block is found by Prove; the removal
+// of the segment that Prove names lets the next run replace it.
+func TestRun_ReplacesDamagedObjects(t *testing.T) {
+	type change func(root, segment string, h *layout.Header, store *memstore.Store)
+	flip := func(store *memstore.Store, key string, at int64) {
+		b := bytes.Clone(shards.Bytes(t, store, key))
+		b[at] ^= 1
+		store.Set(key, b)
+	}
+	for name, c := range map[string]struct {
+		change change
+		hidden bool // the run does not read the damaged bytes
+	}{
+		"root":       {func(root, _ string, _ *layout.Header, store *memstore.Store) { flip(store, root, 30) }, false},
+		"no root":    {func(root, _ string, _ *layout.Header, store *memstore.Store) { store.Delete(t.Context(), root) }, false},
+		"header":     {func(_, segment string, _ *layout.Header, store *memstore.Store) { flip(store, segment, 20) }, false},
+		"no segment": {func(_, segment string, _ *layout.Header, store *memstore.Store) { store.Delete(t.Context(), segment) }, false},
+		"a byte too few": {func(_, segment string, h *layout.Header, store *memstore.Store) {
+			store.Set(segment, shards.Bytes(t, store, segment)[:h.Size()-1])
+		}, false},
+		"tables": {func(_, segment string, h *layout.Header, store *memstore.Store) {
+			flip(store, segment, h.Sections[layout.SecTables].End()-5)
+		}, true},
+		"hashes": {func(_, segment string, h *layout.Header, store *memstore.Store) {
+			flip(store, segment, h.Sections[layout.SecHash].End()-layout.PageSize)
+		}, true},
 	} {
 		store, old := namedStore(t)
-		key := layout.IndexObject("", old.Generation)
-		stored, _ := store.Bytes(key)
-		h, err := layout.DecodeHeader(stored[:layout.HeaderSize], int64(len(stored)))
+		before := shards.Copy(store)
+		root, segment := layout.IndexObject("", old.Generation), ""
+		for _, key := range store.Keys() {
+			if strings.HasPrefix(key, layout.SegmentDir) {
+				segment = key
+			}
+		}
+		b := shards.Bytes(t, store, segment)
+		h, err := layout.DecodeHeader(b[:layout.HeaderSize], int64(len(b)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		bad := bytes.Clone(stored)
-		bad[where(h)] ^= 1
-		store.Set(key, bad)
+		c.change(root, segment, h, store)
 		rep, err := buildInPart(t, store)
-		if now, _ := store.Bytes(key); err != nil || rep.Unchanged || !bytes.Equal(now, stored) {
-			t.Errorf("%s: got %+v, %v, want the index as it was", name, rep, err)
+		if err != nil || rep.Unchanged != c.hidden || c.hidden != (rep.ReadBytes == 0) {
+			t.Errorf("%s: got %+v, %v", name, rep, err)
 		}
-		if read := rep.ReadBytes > 0; read == (name == "hashes") {
-			t.Errorf("%s: got %d bytes read", name, rep.ReadBytes)
+		if c.hidden {
+			x, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{})
+			if !errors.Is(err, chunkindex.ErrCorrupt) || !strings.Contains(err.Error(), strings.TrimPrefix(segment, layout.SegmentDir)) {
+				t.Errorf("%s: got %v, %v, want an error with the name of the segment", name, x, err)
+			}
+			store.Delete(t.Context(), segment)
+			if rep, err := buildInPart(t, store); err != nil || rep.Unchanged {
+				t.Errorf("%s, removed: got %+v, %v", name, rep, err)
+			}
+		}
+		for _, key := range []string{root, segment} {
+			if now, _ := store.Bytes(key); !bytes.Equal(now, shards.Bytes(t, before, key)) {
+				t.Errorf("%s: %s is not as it was", name, key)
+			}
 		}
 	}
 }
@@ -126,9 +167,10 @@ func TestRun_ReplacesADamagedLargeIndex(t *testing.T) {
 // TestRun_StoreErrorInAnEarlierIndex checks that a store error during a read of an index's blocks
 // ends the run, and does not make the run read shards again.
 func TestRun_StoreErrorInAnEarlierIndex(t *testing.T) {
-	store, old := indexedLines(t, 30000)
+	store, _ := indexedLines(t, 30000)
+	store.Set("c-2.jsonl", shards.Bytes(t, store, "c-1.jsonl")) // so that the blocks are needed
 	store.SetFault(func(c memstore.Call) memstore.Fault {
-		if c.Op == memstore.Read && c.Key == layout.IndexObject("", old.Generation) && c.Offset > 0 || c.Op == memstore.Open && c.Key == "c-0.jsonl" {
+		if c.Op == memstore.Read && strings.HasPrefix(c.Key, layout.SegmentDir) && c.Offset > 0 || c.Op == memstore.Open && c.Key == "c-0.jsonl" {
 			return memstore.Fault{Err: objstore.ErrUnavailable}
 		}
 		return memstore.Fault{}

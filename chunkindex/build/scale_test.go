@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 	"github.com/millrace-data/millrace/internal/testing/memory"
 )
@@ -21,13 +20,9 @@ func TestIndex_ResidentBytesPerChunk(t *testing.T) {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		n = 2_000_000
 	}
-	b := written(t, shardScan{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)})
+	f, ref := written(t, shardScan{key: "a.tar", size: int64(n) * 2048, scan: manyChunks(n)})
 	before := heap()
-	x, err := chunkindex.OpenFile(b.file, b.size, b.generation)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
+	x := assembled(t, f, ref)
 	got := float64(heap()-before) / float64(n)
 	said := float64(x.Resident()) / float64(n)
 	t.Logf("%d chunks: %.1f bytes each in memory, %.1f by its own account; index of %d bytes", n, got, said, x.Size())
@@ -161,12 +156,8 @@ func TestRepeatedKeys_MillionSamplesOfOneKey(t *testing.T) {
 	for i := range shards {
 		shards[i] = shardScan{key: fmt.Sprintf("%07d.tar", i), size: 2048, scan: sameKey(1)}
 	}
-	b := written(t, shards...)
-	x, err := chunkindex.OpenFile(b.file, b.size, b.generation)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
+	f, ref := written(t, shards...)
+	x := assembled(t, f, ref)
 	repeated, example, err := x.RepeatedKeys(t.Context())
 	if err != nil || repeated != 1 || example != "key" {
 		t.Errorf("got %d keys, such as %q, %v, want one key", repeated, example, err)

@@ -4,27 +4,18 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
-	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// shardScan is one shard that is written into an index.
+// shardScan is one shard that is written into a segment.
 type shardScan struct {
 	key  string
 	size int64
 	scan chunkSource // scan of this shard, or of the run that begins with it; nil: the shard is part of a run that began earlier
-}
-
-// indexFile is a finished index file. The file is unnamed and owned by the caller.
-type indexFile struct {
-	file       *os.File
-	size       int64
-	generation string
 }
 
 // sectionWriter writes one section sequentially at its position in the file.
@@ -38,11 +29,12 @@ func (w *sectionWriter) Write(p []byte) (int, error) {
 	return w.buf.Write(p)
 }
 
-// indexWriter combines the scans of all shards into an index. It holds at most one chunk's record
-// in memory.
-type indexWriter struct {
+// segmentWriter combines the scans of some shards into a segment. It holds at most one chunk's
+// record in memory.
+type segmentWriter struct {
 	dir    string
 	file   *os.File
+	base   int64 // offset of the segment in the file
 	head   layout.Header
 	out    [layout.NumSections]*sectionWriter
 	hashes *hashSorter
@@ -53,27 +45,10 @@ type indexWriter struct {
 	blocks [4]uint64 // offset of the next block of each kind within its section
 }
 
-// writeIndex writes an index of the shards, in the given order, to a new file in dir.
-func writeIndex(dir string, m layout.Meta, shards []shardScan) (*indexFile, error) {
-	f, err := tempfile.File(dir)
-	if err != nil {
-		return nil, err
-	}
-	w := &indexWriter{dir: dir, file: f}
-	b, err := w.write(m, shards)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	b.file = f
-	return b, nil
-}
-
-func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, error) {
-	metaJSON, err := layout.EncodeMeta(m)
-	if err != nil {
-		return nil, err
-	}
+// writeSegment writes a segment of the shards, in the given order, at an offset of a file. Sorted
+// hashes need space in dir.
+func writeSegment(dir string, f *os.File, base int64, shards []shardScan) (ref layout.SegmentRef, err error) {
+	w := &segmentWriter{dir: dir, file: f, base: base}
 	w.head.Shards = uint64(len(shards))
 	var table int64
 	for _, s := range shards {
@@ -82,32 +57,28 @@ func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, erro
 		}
 		table += 12 + int64(len(s.key))
 	}
-	if w.head.Chunks > layout.MaxChunks || w.head.Shards > layout.MaxShards {
-		return nil, fmt.Errorf("%d chunks in %d shards exceed the limits of an index: choose a larger --chunk-size", w.head.Chunks, w.head.Shards)
-	}
-	w.head.Place(int64(len(metaJSON)), table)
+	w.head.Place(table)
 	for i := range w.out[:layout.SecDigests] {
-		w.out[i] = &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(w.file, w.head.Sections[i].Offset), 64<<10)}
+		w.out[i] = &sectionWriter{buf: bufio.NewWriterSize(io.NewOffsetWriter(f, base+w.head.Sections[i].Offset), 64<<10)}
 	}
 	if w.hashes, err = newHashSorter(w.dir, w.head.Hashed(), maxSortInMemory, 0); err != nil {
-		return nil, err
+		return ref, err
 	}
 	defer w.hashes.close()
-	w.out[layout.SecMeta].Write(metaJSON)
 	for i, s := range shards {
 		if err := w.shard(uint32(i), s); err != nil {
-			return nil, fmt.Errorf("shard %s: %w", s.key, err)
+			return ref, fmt.Errorf("shard %s: %w", s.key, err)
 		}
 	}
 	w.blockOffsets()
 	if err := w.hashes.write(w.out[layout.SecHash]); err != nil {
-		return nil, err
+		return ref, err
 	}
 	return w.finish()
 }
 
 // shard writes one shard. The buffered writers retain write errors until finish.
-func (w *indexWriter) shard(n uint32, s shardScan) error {
+func (w *segmentWriter) shard(n uint32, s shardScan) error {
 	w.before, w.stem = 0, 0
 	if s.scan != nil {
 		if err := s.scan.take(func(r *layout.ChunkRecord) error { return w.record(n, s.key, r) }); err != nil {
@@ -123,7 +94,7 @@ func (w *indexWriter) shard(n uint32, s shardScan) error {
 }
 
 // record writes one chunk of the scan that begins with this shard.
-func (w *indexWriter) record(shard uint32, key string, r *layout.ChunkRecord) error {
+func (w *segmentWriter) record(shard uint32, key string, r *layout.ChunkRecord) error {
 	b := append(w.tmp[:0], r.Digest[:]...)
 	b = binary.LittleEndian.AppendUint32(b, r.CRC)
 	b = binary.LittleEndian.AppendUint32(b, r.Samples)
@@ -160,7 +131,7 @@ func (w *indexWriter) record(shard uint32, key string, r *layout.ChunkRecord) er
 }
 
 // blockOffsets records the offsets at which the next chunk's blocks begin.
-func (w *indexWriter) blockOffsets() {
+func (w *segmentWriter) blockOffsets() {
 	w.tmp = w.tmp[:0]
 	for _, at := range w.blocks {
 		w.tmp = binary.LittleEndian.AppendUint64(w.tmp, at)
@@ -169,25 +140,21 @@ func (w *indexWriter) blockOffsets() {
 }
 
 // finish flushes the sections and writes the header and digests.
-func (w *indexWriter) finish() (*indexFile, error) {
+func (w *segmentWriter) finish() (ref layout.SegmentRef, err error) {
 	for i, s := range w.out[:layout.SecDigests] {
 		if err := s.buf.Flush(); err != nil {
-			return nil, err
+			return ref, err
 		}
 		if s.n != w.head.Sections[i].Length {
-			return nil, fmt.Errorf("section %d has %d bytes, not %d", i+1, s.n, w.head.Sections[i].Length)
+			return ref, fmt.Errorf("section %d has %d bytes, not %d", i+1, s.n, w.head.Sections[i].Length)
 		}
 	}
-	size := w.head.Size()
-	digests, err := layout.SumPages(w.file, w.head.Sections[layout.SecDigests].End(), size)
+	digests, err := layout.SumPages(w.file, w.base+w.head.Sections[layout.SecDigests].End(), w.base+w.head.Size())
 	if err != nil {
-		return nil, err
+		return ref, err
 	}
 	w.head.Digest = sha256.Sum256(digests)
 	head := w.head.Encode()
-	if _, err := w.file.WriteAt(append(head, digests...), 0); err != nil {
-		return nil, err
-	}
-	generation := sha256.Sum256(head)
-	return &indexFile{size: size, generation: hex.EncodeToString(generation[:])}, nil
+	_, err = w.file.WriteAt(append(head, digests...), w.base)
+	return layout.SegmentRef{Digest: sha256.Sum256(head), Size: w.head.Size(), Resident: w.head.Resident()}, err
 }

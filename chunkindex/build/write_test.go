@@ -3,19 +3,41 @@ package build
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
+	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// written returns the written index of some shards without opening it.
-func written(t *testing.T, shards ...shardScan) *indexFile {
+// written writes a segment of some shards and returns the file.
+func written(t *testing.T, shards ...shardScan) (*os.File, layout.SegmentRef) {
 	t.Helper()
-	b, err := writeIndex(t.TempDir(), layout.Meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: layout.Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, shards)
+	f, err := tempfile.File(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	t.Cleanup(func() { f.Close() })
+	ref, err := writeSegment(t.TempDir(), f, 0, shards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, ref
+}
+
+// assembled opens an index that has only a segment of written.
+func assembled(t *testing.T, f *os.File, ref layout.SegmentRef) *chunkindex.Index {
+	t.Helper()
+	segments, err := chunkindex.OpenSegments(f, []layout.SegmentRef{ref})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, _, err := chunkindex.Assemble(layout.Meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: layout.Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, segments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
 
 // manyChunks is a synthetic scan whose chunks have two samples each.

@@ -73,7 +73,8 @@ func TestRun_ZipArchives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for j, off := range table.Offset {
+		for j := range table.Len() {
+			off := table.Offset(j)
 			key, err := x.Key(t.Context(), x.First()[i]+uint64(j))
 			if err != nil || !strings.HasPrefix(string(b[off:]), "jpg"+strings.TrimLeft(strings.TrimPrefix(key[:len(key)-1], "d/"), "0")) {
 				t.Errorf("sample %s: got %.10q, %v", key, b[off:], err)

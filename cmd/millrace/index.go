@@ -317,6 +317,9 @@ func (a *app) runVerify(ctx context.Context, d location.Dataset, parallel int) e
 	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}, Rewritten: []chunkindex.BadRange{}}
 	start := time.Now()
 	b := a.NewBar(ctx, "verify")
+	if err := x.Prove(ctx); err != nil {
+		return fmt.Errorf("verify %s: the index is damaged: %w", l, err)
+	}
 	err := chunkindex.Verify(ctx, x, d.Store, l.Prefix, parallel, b.Update, func(r chunkindex.BadRange) {
 		list, line := &rep.Bad, fmt.Sprintf("bad %s [%d,+%d) chunk %d: %s", words.Printable(r.Shard), r.Offset, r.Length, r.Chunk, r.Cause)
 		if r.Cause == chunkindex.Rewritten {

@@ -198,14 +198,14 @@ func TestGC_DryRunRemovesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := func() (n int) {
-		for _, pattern := range []string{"index/*", "binding/*", "subset/*"} {
+		for _, pattern := range []string{"index/*", "segment/*", "binding/*", "subset/*"} {
 			found, _ := filepath.Glob(filepath.Join(dir, ".millrace", pattern))
 			n += len(found)
 		}
 		return n
 	}
-	if got := left(); got != 8 {
-		t.Fatalf("got %d objects before, want two generations of four", got)
+	if got := left(); got != 9 {
+		t.Fatalf("got %d objects before, want two generations of four, and a segment of both", got)
 	}
 	shown := ok(t, "gc", dir, "--grace", "1m").stdout
 	for _, want := range []string{"kept: the pointer names it", "unneeded: was current until", "would remove .millrace/index/", ": its generation", "kept 2 objects of subset", "of the current generation", "would remove 4 objects, "} {
@@ -213,18 +213,18 @@ func TestGC_DryRunRemovesNothing(t *testing.T) {
 			t.Errorf("dry run: got\n%s\nwant %q in it", shown, want)
 		}
 	}
-	if got := left(); got != 8 {
-		t.Errorf("got %d objects after the dry run, want all 8", got)
+	if got := left(); got != 9 {
+		t.Errorf("got %d objects after the dry run, want all 9", got)
 	}
 	removed := ok(t, "gc", dir, "--grace", "1m", "--yes").stdout
-	if got := left(); got != 4 || removed != strings.ReplaceAll(shown, "would remove", "removed") {
-		t.Errorf("got %d objects left and\n%s\nwant 4 and what was shown", got, removed)
+	if got := left(); got != 5 || removed != strings.ReplaceAll(shown, "would remove", "removed") {
+		t.Errorf("got %d objects left and\n%s\nwant 5 and what was shown", got, removed)
 	}
 	var rep garbage.Report
 	if err := json.Unmarshal([]byte(ok(t, "gc", dir, "--grace", "1m", "--yes", "--json").stdout), &rep); err != nil {
 		t.Fatal(err)
 	}
-	if rep.DryRun || len(rep.Removed) != 0 || len(rep.Generations) != 1 || rep.Generations[0].Objects != 4 || rep.Generations[0].Until != nil || len(rep.Kept) != 1 || rep.Kept[0].Objects != 2 {
+	if rep.DryRun || len(rep.Removed) != 0 || len(rep.Generations) != 1 || rep.Generations[0].Objects != 5 || rep.Generations[0].Until != nil || len(rep.Kept) != 1 || rep.Kept[0].Objects != 2 {
 		t.Errorf("again: got %+v, want nothing left to remove", rep)
 	}
 	ok(t, "fetch", gatewayFor(t, dir), "--subset", "a")

@@ -192,7 +192,7 @@ func (d *real) ranges(t *testing.T, samples []uint64) []batch.ChunkRanges {
 		}
 		i := n - d.index.Chunk(c).First
 		r := &all[place[c]].Ranges
-		*r = append(*r, batch.Range{Seq: seq, Offset: table.Offset[i], Length: table.Length[i], CRC32C: table.CRC32C[i]})
+		*r = append(*r, batch.Range{Seq: seq, Offset: table.Offset(int(i)), Length: table.Length(int(i)), CRC32C: table.CRC32C(int(i))})
 	}
 	return all
 }

@@ -186,9 +186,9 @@ func (b *Body) find(ctx context.Context, x Tables, hot []bool) error {
 			}
 			t = b.chunks[slot]
 		}
-		k := n - first[chunk]
-		b.samples = append(b.samples, sample{n, int32(chunk), slot, t.Offset[k], t.Length[k], t.CRC32C[k], len(hot) > 0 && hot[i]})
-		b.lengths = append(b.lengths, t.Length[k])
+		k := int(n - first[chunk])
+		b.samples = append(b.samples, sample{n, int32(chunk), slot, t.Offset(k), t.Length(k), t.CRC32C(k), len(hot) > 0 && hot[i]})
+		b.lengths = append(b.lengths, t.Length(k))
 	}
 	return nil
 }

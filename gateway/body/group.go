@@ -89,8 +89,8 @@ func (g *Group) find(ctx context.Context, x Tables) ([]sample, error) {
 		first := x.First()[chunk]
 		for _, at := range places {
 			s := &all[at]
-			k := s.number - first
-			s.offset, s.length, s.crc = t.Offset[k], t.Length[k], t.CRC32C[k]
+			k := int(s.number - first)
+			s.offset, s.length, s.crc = t.Offset(k), t.Length(k), t.CRC32C(k)
 		}
 		return nil
 	})

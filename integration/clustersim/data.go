@@ -203,7 +203,7 @@ func (d *Data) ranges(samples []uint64) []batch.ChunkRanges {
 		}
 		t, i := d.tables[c], n-d.Index.Chunk(c).First
 		r := &out[place[c]].Ranges
-		*r = append(*r, batch.Range{Seq: seq, Offset: t.Offset[i], Length: t.Length[i], CRC32C: t.CRC32C[i]})
+		*r = append(*r, batch.Range{Seq: seq, Offset: t.Offset(int(i)), Length: t.Length(int(i)), CRC32C: t.CRC32C(int(i))})
 	}
 	return out
 }
@@ -212,7 +212,7 @@ func (d *Data) ranges(samples []uint64) []batch.ChunkRanges {
 func (d *Data) sample(n uint64) []byte {
 	c := d.Index.ChunkOf(n)
 	t, i := d.tables[c], n-d.Index.Chunk(c).First
-	return d.bytes(c)[t.Offset[i]:][:t.Length[i]]
+	return d.bytes(c)[t.Offset(int(i)):][:t.Length(int(i))]
 }
 
 // stored returns the total stored bytes of all chunks.

@@ -122,7 +122,7 @@ func (d *data) ranges(ctx context.Context, index *chunkindex.Index, samples []ui
 			chunks = append(chunks, batch.ChunkRanges{Chunk: c})
 		}
 		k := int(s) % d.each
-		chunks[at].Ranges = append(chunks[at].Ranges, batch.Range{Seq: seq, Offset: t.Offset[k], Length: t.Length[k], CRC32C: t.CRC32C[k]})
+		chunks[at].Ranges = append(chunks[at].Ranges, batch.Range{Seq: seq, Offset: t.Offset(k), Length: t.Length(k), CRC32C: t.CRC32C(k)})
 	}
 	return chunks, nil
 }

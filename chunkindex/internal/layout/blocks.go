@@ -29,7 +29,7 @@ func (r *ChunkRecord) Encode(p *PlainBlocks, overlap int64, shard string, first 
 	if err != nil {
 		return err
 	}
-	all, err := decodePlainParts(p.Parts, t.Length)
+	all, err := decodePlainParts(p.Parts, t)
 	if err != nil {
 		return err
 	}
@@ -54,22 +54,22 @@ const (
 // first sample's offset, the shared gap and length, the individual gaps and lengths that are not
 // shared, and the CRC-32C of each sample.
 func encodeTable(b []byte, t *Table, overlap int64) []byte {
-	n := len(t.Offset)
+	n := t.Len()
 	gap := func(i int) uint64 { // includes the overlap, so that the gap is never negative
-		return uint64(int64(t.Offset[i]) - int64(t.Offset[i-1]) - int64(t.Length[i-1]) + overlap)
+		return uint64(int64(t.Offset(i)) - int64(t.Offset(i-1)) - int64(t.Length(i-1)) + overlap)
 	}
 	flags, shift := byte(sameGaps|sameLengths), 31
 	for i := range n {
-		shift = min(shift, bits.TrailingZeros32(t.Length[i]))
+		shift = min(shift, bits.TrailingZeros32(t.Length(i)))
 		if i > 1 && gap(i) != gap(1) {
 			flags &^= sameGaps
 		}
-		if t.Length[i] != t.Length[0] {
+		if t.Length(i) != t.Length(0) {
 			flags &^= sameLengths
 		}
 	}
 	b = append(b, flags, byte(shift))
-	b = binary.AppendUvarint(b, uint64(t.Offset[0]))
+	b = binary.AppendUvarint(b, uint64(t.Offset(0)))
 	if flags&sameGaps != 0 {
 		between := uint64(overlap)
 		if n > 1 {
@@ -78,17 +78,17 @@ func encodeTable(b []byte, t *Table, overlap int64) []byte {
 		b = binary.AppendUvarint(b, between)
 	}
 	if flags&sameLengths != 0 {
-		b = binary.AppendUvarint(b, uint64(t.Length[0])>>shift)
+		b = binary.AppendUvarint(b, uint64(t.Length(0))>>shift)
 	}
 	for i := range n {
 		if flags&sameGaps == 0 && i > 0 {
 			b = binary.AppendUvarint(b, gap(i))
 		}
 		if flags&sameLengths == 0 {
-			b = binary.AppendUvarint(b, uint64(t.Length[i])>>shift)
+			b = binary.AppendUvarint(b, uint64(t.Length(i))>>shift)
 		}
 	}
-	for _, crc := range t.CRC32C {
+	for _, crc := range t.crcs {
 		b = binary.LittleEndian.AppendUint32(b, crc)
 	}
 	return b
@@ -103,9 +103,13 @@ func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, err
 		return nil, fmt.Errorf("sample table: %w", ErrMalformed)
 	}
 	flags, shift := head[0], head[1]
-	t := newTable(int(n))
+	t := &Table{crcs: make([]uint32, n)}
+	if flags != sameGaps|sameLengths {
+		t = newTable(int(n))
+	}
 	c := tableCheck{chunk: chunk, longest: longest, overlap: overlap, begin: -1}
 	off := int64(in.below(MaxChunkSize))
+	t.first = uint32(off)
 	var gap, length int64
 	if flags&sameGaps != 0 {
 		gap = int64(in.below(2*MaxChunkSize)) - overlap
@@ -113,7 +117,7 @@ func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, err
 	if flags&sameLengths != 0 {
 		length = int64(in.below(MaxChunkSize)) << shift
 	}
-	for i := range t.Offset {
+	for i := range t.crcs {
 		if flags&sameGaps == 0 && i > 0 {
 			gap = int64(in.below(2*MaxChunkSize)) - overlap
 		}
@@ -126,10 +130,13 @@ func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, err
 		if in.bad || !c.next(off, length) {
 			return nil, fmt.Errorf("sample table: sample %d: %w", i, ErrMalformed)
 		}
-		t.Offset[i], t.Length[i] = uint32(off), uint32(length)
+		if t.offsets != nil {
+			t.offsets[i], t.lengths[i] = uint32(off), uint32(length)
+		}
 	}
-	for i := range t.CRC32C {
-		t.CRC32C[i] = in.uint32()
+	t.distance, t.length = uint32(length+gap), uint32(length)
+	for i := range t.crcs {
+		t.crcs[i] = in.uint32()
 	}
 	if in.bad || len(in.b) > 0 {
 		return nil, fmt.Errorf("sample table: %w", ErrMalformed)
@@ -221,11 +228,11 @@ func encodeParts(b, plain []byte, all *Parts, t *Table) []byte {
 // whole reports whether each sample has exactly one part, and all these parts have the same name
 // and the same margins before and after them.
 func (p *Parts) whole(t *Table) (begin, tail uint32, ok bool) {
-	if len(p.parts) != len(t.Length) || len(p.Names) != 1 {
+	if len(p.parts) != t.Len() || len(p.Names) != 1 {
 		return 0, 0, false
 	}
 	for i, q := range p.parts {
-		rest := t.Length[i] - q.offset - q.length
+		rest := t.Length(i) - q.offset - q.length
 		if i == 0 {
 			begin, tail = q.offset, rest
 		}
@@ -240,7 +247,7 @@ func (p *Parts) whole(t *Table) (begin, tail uint32, ok bool) {
 // checksums.
 func (p *Parts) followsText(t *Table, text string) bool {
 	for i, q := range p.parts {
-		if crc32.Update(q.crc, Castagnoli(), []byte(text)) != t.CRC32C[i] {
+		if crc32.Update(q.crc, Castagnoli(), []byte(text)) != t.CRC32C(i) {
 			return false
 		}
 	}
@@ -256,9 +263,9 @@ func DecodeParts(block []byte, t *Table) (*Parts, error) {
 		return nil, fmt.Errorf("parts: %w", ErrMalformed)
 	}
 	if kind[0] == listedParts {
-		return decodePlainParts(in.b, t.Length)
+		return decodePlainParts(in.b, t)
 	}
-	n := len(t.Length)
+	n := t.Len()
 	name := string(in.bytes(in.below(format.MaxKey)))
 	all := &Parts{Names: []string{name}, bytes: int64(len(name)), ends: make([]uint32, n)}
 	var begin, tail uint32
@@ -277,14 +284,14 @@ func DecodeParts(block []byte, t *Table) (*Parts, error) {
 	}
 	undo := newSuffix(text)
 	for i := range all.parts {
-		if uint64(begin)+uint64(tail) > uint64(t.Length[i]) {
+		if uint64(begin)+uint64(tail) > uint64(t.Length(i)) {
 			return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
 		}
-		crc := undo.cut(t.CRC32C[i])
+		crc := undo.cut(t.CRC32C(i))
 		if kind[0] == wholeParts {
 			crc = in.uint32()
 		}
-		all.parts[i] = packedPart{offset: begin, length: t.Length[i] - begin - tail, crc: crc}
+		all.parts[i] = packedPart{offset: begin, length: t.Length(i) - begin - tail, crc: crc}
 		all.ends[i] = uint32(i + 1)
 	}
 	if in.bad {

@@ -11,17 +11,17 @@ import (
 	"math"
 )
 
-// Layout of the index file, as in docs/spec/index-format.md: header, page digests, sections.
+// Layout of a segment, as in docs/spec/index-format.md: header, page digests, sections.
 const (
-	IndexMagic   = "MILLRACE"
-	IndexVersion = 2
+	segmentMagic = "MRSEGMNT"
+	IndexVersion = 3
 	CountsSize   = 64 // header bytes before the section list: magic, version, counts
 	EntrySize    = 24 // bytes per entry of the section list
 	HeaderSize   = CountsSize + NumSections*EntrySize + 8 + sha256.Size
 	ChunkRow     = 56 // bytes per row of the chunk table
 	ExtentRow    = 20
 	LeastShard   = 13   // bytes of a shard row with a one-byte key
-	BlockRow     = 32   // bytes per row of section 6: one offset for each of BlockSections
+	BlockRow     = 32   // bytes per row of section 5: one offset for each of BlockSections
 	PageSize     = 4096 // bytes per page of the hash section
 	PageRecords  = 255
 	PageCRC      = PageSize - 4
@@ -29,8 +29,7 @@ const (
 
 // Section indexes, in the order of the section numbers in the specification, which start at 1.
 const (
-	SecMeta = iota
-	SecShards
+	SecShards = iota
 	SecChunks
 	SecExtents
 	SecTables
@@ -52,8 +51,8 @@ const (
 	MaxChunkSize = 1 << 30
 	MaxMeta      = 4 << 20  // maximum bytes; enough for 10,000 columns or leaves with names of 100 bytes
 	MaxTable     = 64 << 20 // maximum bytes of one chunk's sample table, names, parts or parameters
-	MaxSections  = 1 << 10  // maximum in any format version
-	MaxObjectKey = 1024     // maximum bytes of a shard key
+	MaxSegments  = 1 << 20
+	MaxObjectKey = 1024 // maximum bytes of a shard key
 
 	MaxFrameSamples = 4 << 20 // maximum samples of a chunk that cannot be closed because it ends inside a frame
 )
@@ -66,9 +65,8 @@ type Section struct {
 // End returns the offset of the first byte after the section.
 func (s Section) End() int64 { return s.Offset + s.Length }
 
-// Header is the header of an index file.
+// Header is the header of a segment.
 type Header struct {
-	Shards uint64
 	Totals
 	Digest   [sha256.Size]byte // SHA-256 of the page digests
 	Sections [NumSections]Section
@@ -78,20 +76,21 @@ type Header struct {
 func HashPages(samples uint64) uint64 { return (samples + PageRecords - 1) / PageRecords }
 
 // BlockSections returns the sections of blocks, in the order of their offsets in a row of section
-// 6.
+// 5.
 func BlockSections() []int { return []int{SecTables, SecNames, SecParts, SecDecoding} }
 
 // storedOrder returns the sections in file order, after the page digests. The sections that Open
 // fetches are first.
 func storedOrder() []int {
-	return []int{SecMeta, SecShards, SecChunks, SecExtents, SecBlocks, SecTables, SecNames, SecParts, SecHash, SecDecoding}
+	return []int{SecShards, SecChunks, SecExtents, SecBlocks, SecTables, SecNames, SecParts, SecHash, SecDecoding}
 }
 
-// Place computes the location of each section from the header's counts.
-func (h *Header) Place(meta, shards int64) {
+// Place computes the location of each section from the header's counts. shards is the length of the
+// section of shards.
+func (h *Header) Place(shards int64) {
 	n := int64(h.Chunks)
 	lengths := [NumSections]int64{
-		SecMeta: meta, SecShards: shards, SecChunks: ChunkRow * n, SecExtents: ExtentRow * int64(h.Extents),
+		SecShards: shards, SecChunks: ChunkRow * n, SecExtents: ExtentRow * int64(h.Extents),
 		SecTables: int64(h.tables), SecBlocks: BlockRow * (n + 1),
 		SecNames: int64(h.names), SecParts: int64(h.parts),
 		SecHash: PageSize * int64(HashPages(h.Hashed())), SecDecoding: int64(h.params),
@@ -117,13 +116,20 @@ func (h *Header) Hashed() uint64 {
 	return h.Samples
 }
 
-// Size returns the size of the whole file.
+// Size returns the size of the whole segment.
 func (h *Header) Size() int64 { return h.Sections[SecDecoding].End() }
 
-// Encode returns the header's bytes. Their SHA-256 is the generation.
+// Resident returns the length of the beginning of the segment that a reader fetches when it opens
+// the index: the header, the page digests, and the pages with the sections up to the block offsets.
+func (h *Header) Resident() int64 {
+	pages := h.Sections[SecDigests].End()
+	return min(h.Size(), pages+ProofSize*PagesOf(h.Sections[SecBlocks].End()-pages))
+}
+
+// Encode returns the header's bytes. Their SHA-256 is the digest of the segment.
 func (h *Header) Encode() []byte {
 	b := make([]byte, 0, HeaderSize)
-	b = append(b, IndexMagic...)
+	b = append(b, segmentMagic...)
 	b = binary.LittleEndian.AppendUint32(b, IndexVersion)
 	b = binary.LittleEndian.AppendUint32(b, NumSections)
 	for _, v := range []uint64{h.Shards, h.Chunks, h.Extents, h.Samples, uint64(h.Bytes), uint64(h.Longest)} {
@@ -141,7 +147,7 @@ func (h *Header) Encode() []byte {
 
 // DecodeHeader decodes a header and checks all that the header and the file size determine.
 func DecodeHeader(b []byte, size int64) (*Header, error) {
-	if len(b) != HeaderSize || binary.LittleEndian.Uint32(b[8:]) != IndexVersion || binary.LittleEndian.Uint32(b[12:]) != NumSections {
+	if len(b) != HeaderSize || string(b[:8]) != segmentMagic || binary.LittleEndian.Uint32(b[8:]) != IndexVersion || binary.LittleEndian.Uint32(b[12:]) != NumSections {
 		return nil, fmt.Errorf("header: %w", ErrMalformed)
 	}
 	h := new(Header)
@@ -163,7 +169,7 @@ func (h *Header) decodeCounts(b []byte) error {
 	for i := range v {
 		v[i] = binary.LittleEndian.Uint64(b[16+8*i:])
 	}
-	h.Shards, h.Totals = v[0], Totals{Chunks: v[1], Extents: v[2], Samples: v[3]}
+	h.Totals = Totals{Shards: v[0], Chunks: v[1], Extents: v[2], Samples: v[3]}
 	if v[0] > MaxShards || v[1] > MaxChunks || v[2] > maxSamples || v[3] > maxSamples || v[4] > math.MaxInt64 || v[5] > math.MaxInt64 {
 		return errors.New("header: a count exceeds the limits")
 	}
@@ -201,14 +207,14 @@ func (h *Header) decodeSections(b []byte, size int64) error {
 		h.listed = h.Samples
 	}
 	want := *h
-	want.Place(h.Sections[SecMeta].Length, h.Sections[SecShards].Length)
+	want.Place(h.Sections[SecShards].Length)
 	for i := range h.Sections {
 		if want.Sections[i] != h.Sections[i] {
 			return fmt.Errorf("section %d: %w", i+1, ErrMalformed)
 		}
 	}
 	// A sample needs at least four bytes of its chunk's table, and a chunk at least five.
-	if h.Size() != size || h.Sections[SecMeta].Length > MaxMeta || h.tables/4 < h.Samples || h.listed == 0 && h.names > 0 {
+	if h.Size() != size || h.tables/4 < h.Samples || h.listed == 0 && h.names > 0 {
 		return fmt.Errorf("sections: %w", ErrMalformed)
 	}
 	return nil

@@ -45,15 +45,6 @@ type Extent struct {
 	Length int64
 }
 
-// Table is the sample table of one chunk: offsets relative to the chunk's decoded bytes, lengths
-// and checksums.
-type Table struct {
-	Offset, Length, CRC32C []uint32
-}
-
-// Bytes returns the memory size of the table.
-func (t *Table) Bytes() int64 { return int64(12*cap(t.Offset)) + 128 }
-
 // EncodeMeta encodes metadata without HTML escaping, so that the index stores the survey's
 // constants byte for byte. The next survey compares its constants with them.
 func EncodeMeta(m Meta) ([]byte, error) {

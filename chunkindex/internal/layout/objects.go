@@ -16,6 +16,7 @@ import (
 const (
 	StateDir   = ".millrace/"
 	IndexDir   = StateDir + "index/"
+	SegmentDir = StateDir + "segment/"
 	BindingDir = StateDir + "binding/"
 	ScanDir    = StateDir + "scan/"
 	ProbeDir   = StateDir + "probe/"
@@ -24,6 +25,9 @@ const (
 
 // IndexObject returns the key of a generation's index object.
 func IndexObject(prefix, generation string) string { return prefix + IndexDir + generation }
+
+// SegmentObject returns the key of a segment. name is SegmentRef.Name.
+func SegmentObject(prefix, name string) string { return prefix + SegmentDir + name }
 
 // BindingObject returns the key of a generation's binding. hash is the SHA-256 of the binding.
 func BindingObject(prefix, generation, hash string) string {

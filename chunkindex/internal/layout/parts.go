@@ -60,24 +60,24 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 	return nil
 }
 
-// decodePlainParts decodes all parts of samples with the given lengths. It requires that the parts
+// decodePlainParts decodes all parts of the samples of a table. It requires that the parts
 // of a sample ascend and do not overlap.
-func decodePlainParts(block []byte, lengths []uint32) (*Parts, error) {
-	all := &Parts{ends: make([]uint32, len(lengths))}
+func decodePlainParts(block []byte, t *Table) (*Parts, error) {
+	all := &Parts{ends: make([]uint32, t.Len())}
 	numbers := map[string]uint32{}
-	for i, sample := range lengths {
+	for i := range t.Len() {
 		count, w := binary.Uvarint(block)
 		// A part needs at least seven bytes, so the block's length limits the count.
 		if w <= 0 || count > uint64(len(block)-w)/7 {
 			return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
 		}
 		if i == 0 { // most samples of a chunk have the same number of parts as the first
-			all.parts = make([]packedPart, 0, min(int(count)*len(lengths), len(block)/7))
+			all.parts = make([]packedPart, 0, min(int(count)*t.Len(), len(block)/7))
 		}
 		block = block[w:]
 		var end uint32
 		for range count {
-			name, part, rest, err := decodePart(block, sample)
+			name, part, rest, err := decodePart(block, t.Length(i))
 			if err == nil && part.offset < end {
 				err = ErrMalformed
 			}

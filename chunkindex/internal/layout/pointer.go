@@ -25,6 +25,9 @@ type Pointer struct {
 	Binding    string `json:"binding"`         // SHA-256 of the binding object
 	Data       string `json:"data,omitempty"`  // address of the shards, if the index is stored apart from them
 	Links      bool   `json:"links,omitempty"` // the index run followed links out of the shards' directory
+
+	RepeatedKeys uint64 `json:"repeated_keys,omitempty"` // number of keys that occur in several shards
+	RepeatedKey  string `json:"repeated_key,omitempty"`  // one such key
 }
 
 var validIndexName = regexp.MustCompile(`^[a-z0-9._-]{1,64}$`)

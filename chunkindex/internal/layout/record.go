@@ -36,9 +36,10 @@ func (r *ChunkRecord) Reset() {
 // sum computes the record's totals from its samples and parts.
 func (r *ChunkRecord) sum(t *Table, p *Parts) {
 	r.Bytes, r.Longest, r.Count = 0, 0, uint64(len(p.parts))
-	for _, n := range t.Length {
-		r.Bytes += int64(n)
-		r.Longest = max(r.Longest, int64(n))
+	for i := range t.Len() {
+		n := int64(t.Length(i))
+		r.Bytes += n
+		r.Longest = max(r.Longest, n)
 	}
 }
 
@@ -175,12 +176,6 @@ func AppendPart(b []byte, p Part) []byte {
 // ErrMalformed reports bytes that do not follow the format of this package.
 var ErrMalformed = errors.New("malformed")
 
-// newTable returns a table of n samples.
-func newTable(n int) *Table {
-	all := make([]uint32, 3*n)
-	return &Table{Offset: all[:n:n], Length: all[n : 2*n : 2*n], CRC32C: all[2*n:]}
-}
-
 // tableCheck validates the samples of a chunk in order. Offsets must ascend, consecutive samples
 // may overlap by at most overlap bytes, and all samples must be within the chunk.
 type tableCheck struct {
@@ -201,12 +196,12 @@ func (c *tableCheck) next(off, length int64) bool {
 func decodePlainTable(b []byte, chunk, longest, overlap int64) (*Table, error) {
 	t := newTable(len(b) / 12)
 	c := tableCheck{chunk: chunk, longest: longest, overlap: overlap, begin: -1}
-	for i := range t.Offset {
+	for i := range t.offsets {
 		off, length := int64(binary.LittleEndian.Uint32(b[12*i:])), int64(binary.LittleEndian.Uint32(b[12*i+4:]))
 		if !c.next(off, length) {
 			return nil, fmt.Errorf("sample table: sample %d: %w", i, ErrMalformed)
 		}
-		t.Offset[i], t.Length[i], t.CRC32C[i] = uint32(off), uint32(length), binary.LittleEndian.Uint32(b[12*i+8:])
+		t.offsets[i], t.lengths[i], t.crcs[i] = uint32(off), uint32(length), binary.LittleEndian.Uint32(b[12*i+8:])
 	}
 	return t, nil
 }

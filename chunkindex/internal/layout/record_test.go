@@ -34,7 +34,7 @@ func TestDecodeTable_RejectsMisplacedSamples(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := decodePlainTable(table(test.rows...), chunk, longest, 0)
-			if test.ok && (err != nil || len(got.Offset) != len(test.rows)) {
+			if test.ok && (err != nil || got.Len() != len(test.rows)) {
 				t.Errorf("got %v, %v, want the table", got, err)
 			}
 			if !test.ok && !errors.Is(err, ErrMalformed) {

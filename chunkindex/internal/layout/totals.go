@@ -1,8 +1,9 @@
 package layout
 
-// Totals are sums over the chunks of a shard or an index. They determine the layout of the index
-// file.
+// Totals are sums over the chunks of a shard, a segment or an index. They determine the layout of a
+// segment.
 type Totals struct {
+	Shards                   uint64 // 0 for the chunks of a shard
 	Chunks, Extents, Samples uint64
 	Bytes, Longest           int64
 	PartCount                uint64
@@ -30,6 +31,7 @@ func (t *Totals) Add(r *ChunkRecord) {
 
 // Join adds the totals of another scan.
 func (t *Totals) Join(o Totals) {
+	t.Shards += o.Shards
 	t.Chunks += o.Chunks
 	t.Extents += o.Extents
 	t.Samples += o.Samples
@@ -42,3 +44,6 @@ func (t *Totals) Join(o Totals) {
 	t.parts += o.parts
 	t.params += o.params
 }
+
+// Blocks returns the length of the blocks.
+func (t *Totals) Blocks() uint64 { return t.tables + t.names + t.parts + t.params }

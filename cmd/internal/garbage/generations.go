@@ -17,7 +17,7 @@ type Generation struct {
 	Generation string     `json:"generation"`
 	Indexes    []string   `json:"indexes,omitempty"` // names of the indexes whose current generation this is; "" is the default index
 	Until      *time.Time `json:"until,omitempty"`   // when the next one became current; omitted for the current one
-	Objects    int        `json:"objects"`           // including the generation's own objects
+	Objects    int        `json:"objects"`           // including segments that other generations have too, and what belongs to the generation
 	Bytes      int64      `json:"bytes"`             // size of these objects
 	Remove     bool       `json:"remove"`
 	Why        string     `json:"why"`
@@ -70,10 +70,7 @@ func (f *Result) generations(belongs map[string]*dependents) {
 		if b == nil {
 			b = &dependents{}
 		}
-		row := Generation{Generation: g.Generation, Indexes: f.unused.Current[g.Generation], Objects: len(g.Objects) + b.objects, Bytes: b.bytes}
-		for _, o := range g.Objects {
-			row.Bytes += o.Size
-		}
+		row := Generation{Generation: g.Generation, Indexes: f.unused.Current[g.Generation], Objects: len(g.Objects) + g.Segments + b.objects, Bytes: g.Bytes + b.bytes}
 		if !g.Until.IsZero() {
 			until := g.Until.UTC()
 			row.Until = &until
@@ -100,6 +97,15 @@ func (f *Result) generations(belongs map[string]*dependents) {
 		}
 		f.Generations = append(f.Generations, row)
 	}
+	for _, o := range f.unused.Segments(f.removed) {
+		f.Remove = append(f.Remove, newItem(Index, o, "only deleted generations have it"))
+	}
+}
+
+// removed reports whether a generation is removed.
+func (f *Result) removed(generation string) bool {
+	g := f.generation(generation)
+	return g != nil && g.Remove
 }
 
 // namedBy describes the pointers that name a generation.
