@@ -211,24 +211,28 @@ def read_manifest(answer: Any, head: Head) -> Manifest:
     return of._replace(sources=[str(s.get("source", "")) for s in answer["samples"]])
 
 
-_INDEX = struct.Struct("<8sII8xQ8xQ16x")  # magic, version, sections, chunks, samples; the list of sections follows
-_OURS = b"MILLRACE", 2, 11
-_SECTION = struct.Struct("<IIQQ")  # number, CRC-32C or 0, offset, length
-_CHUNKS = 3  # the section with the chunks
-_ENTRY = struct.Struct("<36xI16x")  # entry of a chunk: its number of samples
+_ROOT = struct.Struct("<8sIIQ")  # magic, version, length of the metadata, segments; then a row for each segment
+_ROW = struct.Struct("<32x2Q")  # length of the segment, length of its resident part
+_SEGMENT = struct.Struct("<8sII8xQ8xQ16x24xIIQQ")  # magic, version, sections, chunks, samples; entry of section 2: number, 0, offset, length
+_ENTRY = struct.Struct("<36xI16x")  # row of a chunk: its number of samples
 MAX_CHUNKS = 1 << 25
 
 
 def chunk_counts(read: Callable[[int, int], bytes], what: str) -> list[int]:
     """Returns the sample counts of an index's chunks (docs/spec/index-format.md). read(start, length) returns bytes of it."""
-    head = read(0, _INDEX.size + _CHUNKS * _SECTION.size)
-    *ours, chunks, samples = _INDEX.unpack_from(head)
-    if tuple(ours) != _OURS:
+    magic, version, meta, segments = _ROOT.unpack(read(0, _ROOT.size))
+    if (magic, version) != (b"MILLRACE", 3):
         raise ProtocolError(f"{what}: an index of another version")
-    number, _, offset, length = _SECTION.unpack_from(head, _INDEX.size + (_CHUNKS - 1) * _SECTION.size)
-    if number != _CHUNKS or chunks > MAX_CHUNKS or length != chunks * _ENTRY.size:
-        raise ProtocolError(f"{what}: a table of {length} bytes for {chunks} chunks")
-    counts = [n for (n,) in _ENTRY.iter_unpack(read(offset, length) if length else b"")]
-    if sum(counts) != samples:
-        raise ProtocolError(f"{what}: chunks of {sum(counts)} samples, where there are {samples}")
+    counts: list[int] = []
+    at = _ROOT.size + _ROW.size * segments + meta
+    for size, resident in _ROW.iter_unpack(read(_ROOT.size, _ROW.size * segments)):
+        head = read(at, resident)
+        *ours, chunks, samples, number, _, offset, length = _SEGMENT.unpack_from(head)
+        if ours != [b"MRSEGMNT", 3, 10] or number != 2 or len(counts) + chunks > MAX_CHUNKS or length != chunks * _ENTRY.size:
+            raise ProtocolError(f"{what}: a table of {length} bytes for {chunks} chunks")
+        found = [n for (n,) in _ENTRY.iter_unpack(head[offset : offset + length])]
+        if (len(found), sum(found)) != (chunks, samples):
+            raise ProtocolError(f"{what}: {len(found)} chunks of {sum(found)} samples, where there are {chunks} of {samples}")
+        counts += found
+        at += size
     return counts

@@ -151,9 +151,27 @@ def test_crc() -> None:
     assert crc.checksum("never") is None
 
 
-@pytest.mark.parametrize(("version", "sections", "entry"), [(1, 9, 64), (3, 11, 56)])
-def test_an_index_of_another_version_is_refused(version: int, sections: int, entry: int) -> None:
-    index = struct.pack("<8sII8xQ8xQ16x", b"MILLRACE", version, sections, 1, 5) + bytes(48) + struct.pack("<IIQQ", 3, 0, 136, entry)
-    index += bytes(36) + struct.pack("<I", 5) + bytes(entry - 40)
-    with pytest.raises(ProtocolError, match="an index of another version"):
-        chunk_counts(lambda start, length: index[start : start + length], "index")
+def index_of(*segments: list[int], version: int = 3, samples: int | None = None) -> bytes:
+    """Returns an index with the header and the chunk table of each segment, from the sample counts of its chunks."""
+    bodies = []
+    for counts in segments:
+        n = sum(counts) if samples is None else samples
+        head = struct.pack("<8sII8xQ8xQ16x24xIIQQ", b"MRSEGMNT", 3, 10, len(counts), n, 2, 0, 344, 56 * len(counts))
+        bodies.append(head.ljust(344, b"\0") + b"".join(struct.pack("<36xI16x", n) for n in counts))
+    root = struct.pack("<8sIIQ", b"MILLRACE", version, 5, len(bodies)) + b"".join(struct.pack("<32xQQ", len(b) + 7, len(b)) for b in bodies)
+    return root + b"meta." + b"".join(b + b"blocks." for b in bodies)
+
+
+def counts_of(index: bytes) -> list[int]:
+    return chunk_counts(lambda start, length: index[start : start + length], "index")
+
+
+def test_chunk_counts_of_all_segments() -> None:
+    assert counts_of(index_of([5, 1], [], [7])) == [5, 1, 7]
+    for version in 2, 4:
+        with pytest.raises(ProtocolError, match="an index of another version"):
+            counts_of(index_of([5], version=version))
+    with pytest.raises(ProtocolError, match="1 chunks of 5 samples, where there are 1 of 6"):
+        counts_of(index_of([5], samples=6))
+    with pytest.raises(ProtocolError, match="a table of 56 bytes for 2 chunks"):
+        counts_of(index_of([5]).replace(struct.pack("<Q8xQ", 1, 5), struct.pack("<Q8xQ", 2, 5)))
