@@ -106,7 +106,7 @@ func floorPlan() map[string]room {
 		"chunkindex/format/jsonl":      flat("chunkindex/codec/.", "chunkindex/codec/jsonvalue", "chunkindex/rows"),
 		"chunkindex/format/litdata":    flat("chunkindex/format/offsets"),
 		"chunkindex/format/mds":        {ours: flat("chunkindex/format/offsets").ours, outside: []string{"github.com/cespare/xxhash/v2", "github.com/zeebo/xxh3"}, never: []string{"net", "os"}},
-		"chunkindex/format/parquet":    columnar("chunkindex/codec/rowgroup"),
+		"chunkindex/format/parquet":    columnar("chunkindex/codec/rowgroup", "chunkindex/codec/arrowbatch"),
 		"chunkindex/format/tokens":     flat("chunkindex/format/offsets"),
 		"chunkindex/format/webdataset": flat("chunkindex/format/naming"),
 		"chunkindex/format/zip": {
@@ -282,9 +282,9 @@ func flat(more ...string) room {
 	return room{ours: append([]string{"chunkindex/format/.", "chunkindex/framing"}, more...), never: []string{"net", "os"}}
 }
 
-// columnar returns the row of a format whose samples are rows that a codec decodes.
-func columnar(codec string) room {
-	return flat(codec, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")
+// columnar returns the row of a format whose samples are rows that codecs decode.
+func columnar(codecs ...string) room {
+	return flat(append(codecs, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")...)
 }
 
 // onlyHere returns, for each library that only one package may import, that package. Tests count

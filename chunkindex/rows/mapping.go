@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Mapping converts the rows of a file to the layout of its dataset, which may have other columns, in
@@ -255,6 +256,7 @@ func merge(a, b *Node, path string) (*Node, error) {
 	}
 	m := *a
 	m.Nullable = a.Nullable || b.Nullable
+	m.agree(b)
 	var err error
 	switch a.Kind {
 	case Struct:
@@ -274,7 +276,25 @@ func mergeElements(a, b *Node, path string) ([]*Node, error) {
 	if describe(&x) != describe(&y) || x.Name != y.Name {
 		return nil, &MergeError{path, "list<" + describe(a) + ">", "list<" + describe(b) + ">"}
 	}
-	return []*Node{&x}, nil
+	return []*Node{x.common(&y)}, nil
+}
+
+// agree removes the types of Arrow in which a node of the same type differs.
+func (n *Node) agree(o *Node) {
+	if n.ArrowType() != o.ArrowType() || !slices.Equal(n.Extension, o.Extension) {
+		n.Arrow, n.Extension = "", nil
+	}
+}
+
+// common returns the node with only those types of Arrow that another node of the same type has.
+func (n *Node) common(o *Node) *Node {
+	c := *n
+	c.agree(o)
+	c.Children = nil
+	for i, child := range n.Children {
+		c.Children = append(c.Children, child.common(o.Children[i]))
+	}
+	return &c
 }
 
 // MergeError is the error for a column that has different types in two files.

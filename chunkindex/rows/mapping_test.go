@@ -169,3 +169,30 @@ func FuzzCutMapping(f *testing.F) {
 		}
 	})
 }
+
+// TestMerge_KeepsCommonTypesOfArrow: a column has the types of Arrow that both files declare, also
+// inside lists.
+func TestMerge_KeepsCommonTypesOfArrow(t *testing.T) {
+	file := func(arrow, extension string) []*rows.Node {
+		text := func() *rows.Node {
+			return &rows.Node{Name: "text", Type: "utf8", Arrow: arrow, Extension: []string{"kind", extension}, Kind: rows.Bytes}
+		}
+		element := &rows.Node{Type: "struct", Kind: rows.Struct, Children: []*rows.Node{text()}}
+		return []*rows.Node{text(), {Name: "list", Type: "list", Arrow: "large_list", Kind: rows.List, Children: []*rows.Node{element}}}
+	}
+	for _, c := range []struct{ want, other []*rows.Node }{
+		{file("large_utf8", "a"), file("large_utf8", "a")},
+		{file("", ""), file("utf8_view", "a")},
+		{file("", ""), file("large_utf8", "b")},
+	} {
+		got, err := rows.Merge(file("large_utf8", "a"), c.other)
+		if err != nil || got[1].Arrow != "large_list" {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		for i, n := range []*rows.Node{got[0], got[1].Children[0].Children[0]} {
+			if n.Arrow != c.want[0].Arrow || (n.Extension == nil) != (n.Arrow == "") {
+				t.Errorf("text %d: got %q of %q", i, n.Arrow, n.Extension)
+			}
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // Kind is the encoding of a node's values.
@@ -32,15 +34,34 @@ type Node struct {
 	Name     string // name of a field; elements have none
 	Type     string // in Arrow's notation: "int64" or "utf8" for a Fixed or Bytes value, otherwise "struct", "list" or "map"
 	Logical  string // logical type in the file, if Arrow's layout of that type differs: "int8" of an "int32"; "": none
+	Arrow    string // type in Arrow that the file declares, if Type and Logical do not determine it: "large_utf8" of a "utf8"
 	Kind     Kind
 	Size     int // size of a Fixed value in bytes
 	Nullable bool
 	Classes  []string // names of an integer's values, from 0; nil: none, or unknown
-	Children []*Node
+
+	Extension []string // name and parameters of an extension type of Arrow, whose storage is Arrow; nil: none
+	Children  []*Node
 }
 
 // Flat reports whether the node is a list whose bytes are only the bytes of its elements.
 func (n *Node) Flat() bool { return n.Kind == List && n.Children[0].Kind == Fixed }
+
+// ArrowType returns the type that pyarrow reads from the file, without the types of children and
+// extensions.
+func (n *Node) ArrowType() string {
+	switch kind, rest, _ := strings.Cut(n.Type, "("); {
+	case n.Arrow != "":
+		return n.Arrow
+	case n.Logical == "enum":
+		return "binary"
+	case kind == "decimal32" || kind == "decimal64":
+		return "decimal128(" + rest
+	case slices.Contains([]string{"", "bson", "interval", "json", "uuid"}, n.Logical):
+		return n.Type
+	}
+	return n.Logical
+}
 
 // errSchema is the error for an invalid schema.
 var errSchema = errors.New("schema is malformed")

@@ -9,13 +9,15 @@ import (
 
 // field is a Node in its JSON form.
 type field struct {
-	Name     string   `json:"name,omitempty"`
-	Type     string   `json:"type"`
-	Logical  string   `json:"logical,omitempty"`
-	Size     int      `json:"size,omitempty"`
-	Nullable bool     `json:"nullable,omitempty"`
-	Classes  []string `json:"classes,omitempty"`
-	Children []field  `json:"children,omitempty"`
+	Name      string   `json:"name,omitempty"`
+	Type      string   `json:"type"`
+	Logical   string   `json:"logical,omitempty"`
+	Arrow     string   `json:"arrow,omitempty"`
+	Extension []string `json:"extension,omitempty"`
+	Size      int      `json:"size,omitempty"`
+	Nullable  bool     `json:"nullable,omitempty"`
+	Classes   []string `json:"classes,omitempty"`
+	Children  []field  `json:"children,omitempty"`
 }
 
 // schema holds the constants of a dataset whose samples are rows.
@@ -37,7 +39,7 @@ func Marshal(fields []*Node) (json.RawMessage, error) {
 func toFields(nodes []*Node) []field {
 	fields := make([]field, len(nodes))
 	for i, n := range nodes {
-		fields[i] = field{n.Name, n.Type, n.Logical, n.Size, n.Nullable, n.Classes, nil}
+		fields[i] = field{n.Name, n.Type, n.Logical, n.Arrow, n.Extension, n.Size, n.Nullable, n.Classes, nil}
 		if len(n.Children) > 0 {
 			fields[i].Children = toFields(n.Children)
 		}
@@ -69,7 +71,10 @@ func toNodes(fields []field) []*Node {
 	}
 	nodes := make([]*Node, len(fields))
 	for i, f := range fields {
-		n := &Node{Name: f.Name, Type: f.Type, Logical: f.Logical, Kind: Bytes, Size: f.Size, Nullable: f.Nullable, Classes: f.Classes, Children: toNodes(f.Children)}
+		n := &Node{
+			Name: f.Name, Type: f.Type, Logical: f.Logical, Arrow: f.Arrow, Extension: f.Extension, Kind: Bytes, Size: f.Size, Nullable: f.Nullable,
+			Classes: f.Classes, Children: toNodes(f.Children),
+		}
 		switch {
 		case f.Type == "struct":
 			n.Kind = Struct

@@ -119,7 +119,7 @@ func (b *Body) putColumns(w *arrow.Writer, c *columns) {
 	}
 	b.put(w.Head()...)
 	for i, own := range w.Columns() {
-		b.put(w.Before(i)...)
+		b.put(own.Before()...)
 		switch n := sent[own]; {
 		case i == 0:
 			for _, key := range c.t.keys {
@@ -130,7 +130,7 @@ func (b *Body) putColumns(w *arrow.Writer, c *columns) {
 		default:
 			b.put(own.Values...)
 		}
-		b.put(w.After(i)...)
+		b.put(own.After()...)
 	}
 	b.put(arrow.End()...)
 }

@@ -21,7 +21,6 @@ type columns struct {
 	names   []string                // of the parts that are columns; nil: the schema defines the columns
 	types   map[string]format.Field // fields by part name; empty: no types are known
 	schema  []*rows.Node            // schema of the rows; nil: the samples are not rows
-	parquet bool                    // the types of the schema are Parquet's
 	classes bool                    // every sample has a part with its class added
 
 	all    []*column          // in pre-order, without those inside lists
@@ -53,7 +52,7 @@ func readColumns(ctx context.Context, b *Body, a Answer) (c *columns, err error)
 // describeColumns returns the columns of an answer that the index describes, without samples.
 func describeColumns(a Answer) *columns {
 	x := a.Dataset.Index
-	c := &columns{names: a.View.Fields, types: map[string]format.Field{}, classes: x.InClassFolders(), parquet: x.Native() == framing.Parquet}
+	c := &columns{names: a.View.Fields, types: map[string]format.Field{}, classes: x.InClassFolders()}
 	if s, ok := x.Framing().(framing.Schema); ok {
 		c.schema = s.Schema()
 	}
@@ -194,12 +193,12 @@ func (c *columns) addNodes(nodes []*rows.Node, above *column, path string) (own 
 
 // addNode adds the column of a field.
 func (c *columns) addNode(n *rows.Node, path string, above *column) *column {
-	build := arrow.NewBuilder(n, c.parquet)
+	build := arrow.NewBuilder(n)
 	own := c.add(path, build.Column, above)
 	switch {
 	case n.Kind == rows.Struct:
 		own.Children = c.addNodes(n.Children, own, path+".")
-	case !arrow.Stored(n, c.parquet):
+	case !arrow.Stored(n):
 		own.builder, own.small = build, n.Kind == rows.Fixed && n.Size <= 4 || n.AlwaysNull()
 	}
 	return own

@@ -109,7 +109,7 @@ type Footer struct {
 func ParseFooter(b []byte) (*Footer, error) {
 	f := &flat{b: b}
 	t := f.root()
-	s, err := parseSchema(t.table(1))
+	s, err := new(schemaReader).schema(t.table(1))
 	if err != nil {
 		return nil, err
 	}
@@ -148,4 +148,4 @@ func (t table) blocks(entry int, what string) ([]Block, error) {
 }
 
 // ParseSchema parses the schema in a message of kind KindSchema.
-func (m *Message) ParseSchema() (*Schema, error) { return parseSchema(m.header) }
+func (m *Message) ParseSchema() (*Schema, error) { return new(schemaReader).schema(m.header) }

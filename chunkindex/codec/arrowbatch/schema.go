@@ -3,6 +3,7 @@ package arrowbatch
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
@@ -52,14 +53,27 @@ var (
 	errNested = fmt.Errorf("it has a dictionary of lists, structs or maps, which is not supported: %s", errValues)
 )
 
-func parseSchema(t table) (*Schema, error) {
+// DeclaredFields returns the schema in a message that the writer of another file format stored. A
+// field of an unsupported type has no type.
+func DeclaredFields(b []byte) ([]*rows.Node, error) {
+	m, err := ParseMessage(b)
+	if err != nil {
+		return nil, err
+	}
+	s, err := (&schemaReader{lenient: true}).schema(m.header)
+	if err != nil {
+		return nil, err
+	}
+	return s.Fields, nil
+}
+
+func (r *schemaReader) schema(t table) (*Schema, error) {
 	if t.f == nil {
 		return nil, errSchema
 	}
 	if t.i16(0, 0) != 0 {
 		return nil, errors.New("its numbers are big-endian, which is not supported")
 	}
-	r := &schemaReader{}
 	all, err := r.fields(t.tables(1), 0)
 	if err != nil {
 		return nil, err
@@ -83,15 +97,20 @@ func parseSchema(t table) (*Schema, error) {
 // schemaReader converts a schema. It counts the nodes, because a malicious schema may refer to one
 // table many times.
 type schemaReader struct {
-	nodes int
-	coded []*layout
+	nodes   int
+	coded   []*layout
+	lenient bool // unsupported types are not an error
 }
 
 func (r *schemaReader) fields(tables []table, depth int) ([]*layout, error) {
 	var all []*layout
 	for _, t := range tables {
 		l, err := r.field(t, depth)
-		if err != nil {
+		switch {
+		case err == nil:
+		case r.lenient && !t.f.bad:
+			l = &layout{node: &rows.Node{Name: t.text(0)}}
+		default:
 			return nil, err
 		}
 		all = append(all, l)
@@ -118,6 +137,7 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 	for _, c := range children {
 		l.node.Children = append(l.node.Children, c.node)
 	}
+	l.node.Extension = extension(t.tables(6))
 	if t.has(4) {
 		return l, r.encode(l, t.table(4))
 	}
@@ -136,6 +156,23 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 	return l, nil
 }
 
+// extension returns the name and the parameters of an extension type in a field's metadata.
+func extension(notes []table) []string {
+	var e [2]string
+	for _, note := range notes {
+		switch note.text(0) {
+		case "ARROW:extension:name":
+			e[0] = note.text(1)
+		case "ARROW:extension:metadata":
+			e[1] = note.text(1)
+		}
+	}
+	if e[0] == "" || !utf8.ValidString(e[0]+e[1]) {
+		return nil
+	}
+	return e[:]
+}
+
 // encode converts a field with plain values to a dictionary field.
 func (r *schemaReader) encode(l *layout, t table) error {
 	if len(l.children) > 0 || l.node.Kind == rows.Struct || l.node.Kind == rows.List {
@@ -152,6 +189,8 @@ func (r *schemaReader) encode(l *layout, t table) error {
 	}
 	values := *l
 	values.node = &rows.Node{Name: l.node.Name, Type: l.node.Type, Kind: l.node.Kind, Size: l.node.Size, Nullable: true}
+	number, _ := intType(bits, signed)
+	l.node.Arrow = fmt.Sprintf("dictionary<%s, %s>", number, l.node.ArrowType())
 	*l = layout{node: l.node, form: formCoded, width: width, signed: signed, id: t.i64(0), values: &values}
 	for _, other := range r.coded {
 		if v := other.values; other.id == l.id && (v.form != values.form || v.node.Type != values.node.Type) {
@@ -195,14 +234,15 @@ const (
 // setType sets the type of the node and the form of its values.
 func (l *layout) setType(kind int, t table) error {
 	variable := map[int]struct {
-		form form
-		name string
+		form        form
+		name, arrow string
 	}{
-		kindBinary: {formBytes, "binary"}, kindUTF8: {formBytes, "utf8"}, kindLargeBinary: {formLarge, "binary"}, kindLargeUTF8: {formLarge, "utf8"},
-		kindBinaryView: {formView, "binary"}, kindUTF8View: {formView, "utf8"}, kindNull: {formNull, "null"},
+		kindBinary: {formBytes, "binary", ""}, kindUTF8: {formBytes, "utf8", ""}, kindNull: {formNull, "null", ""},
+		kindLargeBinary: {formLarge, "binary", "large_binary"}, kindLargeUTF8: {formLarge, "utf8", "large_utf8"},
+		kindBinaryView: {formView, "binary", "binary_view"}, kindUTF8View: {formView, "utf8", "utf8_view"},
 	}
 	if v, ok := variable[kind]; ok {
-		l.form, l.node.Kind, l.node.Type = v.form, rows.Bytes, v.name
+		l.form, l.node.Kind, l.node.Type, l.node.Arrow = v.form, rows.Bytes, v.name, v.arrow
 		return nil
 	}
 	switch kind {
@@ -213,20 +253,25 @@ func (l *layout) setType(kind int, t table) error {
 	case kindList, kindLargeList:
 		l.form, l.node.Kind, l.node.Type = formList, rows.List, "list"
 		if kind == kindLargeList {
-			l.form = formLists
+			l.form, l.node.Arrow = formLists, "large_list"
 		}
 	case kindMap:
 		l.form, l.node.Kind, l.node.Type = formList, rows.List, "map"
+		if t.u8(0, 0) != 0 {
+			l.node.Arrow = "map[keys_sorted]"
+		}
 		return l.nameEntry()
 	case kindFixedSizeList:
 		l.form, l.node.Kind, l.node.Type, l.count = formFixList, rows.List, "list", t.i32(0, 0)
-		if l.count < 0 {
+		if l.node.Arrow = fmt.Sprintf("fixed_size_list[%d]", l.count); l.count < 0 {
 			return errSchema
 		}
 	case kindUnion, kindRunEndEncoded, kindListView, kindLargeListView:
 		return errors.New("unions, run-end encoding and list views are not supported: write the column with another type")
 	default:
-		l.node.Type, l.node.Size = fixedType(kind, t)
+		if l.node.Type, l.node.Size = fixedType(kind, t); kind == kindDecimal && l.node.Size < 16 {
+			l.node.Arrow = l.node.Type
+		}
 		if l.form, l.node.Kind = formFixed, rows.Fixed; l.node.Size <= 0 {
 			return errSchema
 		}

@@ -21,6 +21,7 @@ type File struct {
 	Fields []*rows.Node // chosen fields
 	Groups []Group      // non-empty row groups, in file order
 	Hub    string       // column metadata of the Hugging Face datasets library, if that library wrote the file
+	Arrow  string       // schema of Arrow from which the file was written, encoded in base64, if the writer stored it
 
 	chosen []bool // for each leaf of the whole schema, whether it is chosen; nil: all are
 	leaves []leaf // chosen leaves
@@ -51,7 +52,7 @@ func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Hub: meta.hub}
+	f := &File{Hub: meta.notes[rows.HubKey], Arrow: meta.notes["ARROW:schema"]}
 	if err := f.choose(meta.schema, names); err != nil {
 		return nil, err
 	}

@@ -3,8 +3,6 @@ package rowgroup
 import (
 	"errors"
 	"fmt"
-
-	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
 // footer holds the parts of a file's metadata that this package needs. Field names follow Parquet's
@@ -13,7 +11,7 @@ type footer struct {
 	schema    []element
 	rows      int64
 	groups    []group
-	hub       string // column metadata of the Hugging Face datasets library, stored under rows.HubKey in the file's metadata
+	notes     map[string]string // the file's free-form metadata
 	encrypted bool
 }
 
@@ -74,7 +72,7 @@ var errEncrypted = errors.New("it is encrypted, which is not supported: write th
 
 // parseFooter parses a file's metadata.
 func parseFooter(b []byte) (*footer, error) {
-	f := &footer{}
+	f := &footer{notes: map[string]string{}}
 	t := &thrift{b: b}
 	err := t.structure(func(id int, kind byte) error {
 		switch id {
@@ -92,7 +90,7 @@ func parseFooter(b []byte) (*footer, error) {
 			})
 		case 5:
 			return t.list(kind, func(kind byte) error {
-				return t.note(kind, &f.hub)
+				return t.note(kind, f.notes)
 			})
 		case 8:
 			f.encrypted = true
@@ -108,8 +106,8 @@ func parseFooter(b []byte) (*footer, error) {
 	return f, nil
 }
 
-// note parses an entry of a file's free-form metadata. It stores the value of rows.HubKey in hub.
-func (t *thrift) note(kind byte, hub *string) error {
+// note parses an entry of a file's free-form metadata.
+func (t *thrift) note(kind byte, notes map[string]string) error {
 	var key, value string
 	err := t.fieldStruct(kind, func(id int, kind byte) error {
 		switch id {
@@ -120,9 +118,7 @@ func (t *thrift) note(kind byte, hub *string) error {
 		}
 		return t.skip(kind)
 	})
-	if key == rows.HubKey {
-		*hub = value
-	}
+	notes[key] = value
 	return err
 }
 

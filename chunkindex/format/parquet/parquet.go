@@ -55,6 +55,7 @@ func files(names []string) rowscan.Files {
 				return nil, nil, err
 			}
 			hub.Label(f.Fields, f.Hub)
+			declare(f.Fields, f.Arrow)
 			return f.Fields, &file{ctx: ctx, in: in, groups: f.Groups}, nil
 		},
 	}

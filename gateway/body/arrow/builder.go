@@ -2,6 +2,7 @@ package arrow
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
@@ -15,26 +16,28 @@ type Builder struct {
 	layout    *rows.Layout // fields of a struct inside a list
 	convert   func(dst, value []byte) []byte
 	children  []*Builder
-	measured  int64 // bytes of the values
+	values    *Builder       // distinct values of a dictionary; nil: not a dictionary
+	numbers   map[string]int // number of each value of a dictionary
+	measured  int64          // bytes of the values
 	measuring bool
 }
 
-// Stored reports whether the bytes of a node's values are those of Arrow, or a list of such values.
-func Stored(n *rows.Node, parquet bool) bool {
-	if n.Flat() {
-		n = n.Children[0]
-	}
-	t, convert := typeOf(n, parquet)
-	return len(n.Children) == 0 && convert == nil && t.kind != typeNull
-}
+// viewSize is the size of a view. It contains values of up to viewInline bytes.
+const (
+	viewSize   = 16
+	viewInline = 12
+)
 
-// NewBuilder returns a builder for a node. parquet says that the types are those of Parquet files.
-func NewBuilder(n *rows.Node, parquet bool) *Builder {
-	b := &Builder{Column: &Column{}, node: n, measuring: true}
+// NewBuilder returns a builder for a node.
+func NewBuilder(n *rows.Node) *Builder {
+	b := newBuilder(n, typeOf(n))
 	b.Name, b.Nullable = n.Name, n.Nullable
-	b.Type, b.convert = typeOf(n, parquet)
+	if t := b.Type.values; t != nil {
+		b.convert, b.values, b.numbers = nil, newBuilder(&rows.Node{Kind: n.Kind, Type: n.Type, Size: n.Size}, *t), map[string]int{}
+		b.Dictionary = b.values.Column
+	}
 	for _, child := range n.Children {
-		c := NewBuilder(child, parquet)
+		c := NewBuilder(child)
 		if n.Kind == rows.List {
 			c.Name = "item"
 		}
@@ -44,14 +47,24 @@ func NewBuilder(n *rows.Node, parquet bool) *Builder {
 		}
 		b.children, b.Children = append(b.children, c), append(b.Children, c.Column)
 	}
+	if b.Type.kind == typeFixedSizeList && n.Flat() {
+		b.Type.width = b.Type.size() * b.Children[0].Type.width
+	}
 	return b
 }
 
-// Size returns the memory that the measured values need.
+func newBuilder(n *rows.Node, t Type) *Builder {
+	return &Builder{Column: &Column{Field: Field{Type: t}}, node: n, convert: conversion(n, t), measuring: true}
+}
+
+// Size returns the memory that the measured values need. For a dictionary, this is an upper bound.
 func (b *Builder) Size() int64 {
-	n := b.measured + 1 + 5*int64(b.Rows)
+	n := b.measured + 1 + 9*int64(b.Rows)
 	for _, c := range b.children {
 		n += c.Size()
+	}
+	if b.values != nil {
+		n += 2*b.values.Size() + 64*int64(b.Rows) // also the keys of numbers
 	}
 	return n
 }
@@ -59,16 +72,21 @@ func (b *Builder) Size() int64 {
 // Measured ends the measurement. The same values must be added again.
 func (b *Builder) Measured() {
 	b.measuring = false
-	b.Values = make([]byte, 0, b.measured)
+	if b.Values = make([]byte, 0, b.measured); b.Type.views() {
+		b.Values, b.Data = make([]byte, 0, viewSize*b.Rows), b.Values
+	}
 	if b.Nullable {
 		b.Column.Null = make([]bool, 0, b.Rows)
 	}
-	if b.Type.offsets() {
+	if b.Type.offsets() > 0 {
 		b.Lengths = make([]uint32, 0, b.Rows)
 	}
 	b.Rows = 0
 	for _, c := range b.children {
 		c.Measured()
+	}
+	if b.values != nil {
+		b.values.Measured()
 	}
 }
 
@@ -89,6 +107,21 @@ func (b *Builder) Add(value []byte) error {
 	if r.bad || len(r.b) > 0 {
 		return ErrUnfit
 	}
+	return b.overflow()
+}
+
+// overflow returns an error if a dictionary has more values than numbers.
+func (b *Builder) overflow() error {
+	if b.values != nil {
+		if bits := 8*b.Type.width - int(b.Type.params[1].n); bits < 32 && len(b.numbers) > 1<<bits {
+			return fmt.Errorf("%w: it has more than %d different values in one batch, which its dictionary in the file cannot have", ErrUnfit, 1<<bits)
+		}
+	}
+	for _, c := range b.children {
+		if err := c.overflow(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -97,7 +130,8 @@ func (b *Builder) Skip() { b.add(nil, true, 0) }
 
 // add adds the bytes of a value, or a list of n elements, which are added to its child.
 func (b *Builder) add(value []byte, null bool, n int) {
-	if b.Rows++; null && b.node.Kind == rows.Struct {
+	b.Rows++
+	for i := 0; null && i < b.Type.size(); i++ {
 		for _, c := range b.children {
 			c.add(nil, true, 0)
 		}
@@ -106,11 +140,18 @@ func (b *Builder) add(value []byte, null bool, n int) {
 	switch {
 	case b.measuring:
 		b.measured += int64(max(b.Type.width, len(value)))
+		if b.values != nil && !null {
+			b.values.add(value, false, 0)
+		}
 		return
 	case b.Type.kind == typeBool:
 		b.addBit(!null && value[0] != 0)
-	case null || !b.Type.values():
+	case null || !b.Type.stored():
 		b.Values = b.Values[:from+b.zeros(null)]
+	case b.values != nil:
+		b.Values = append(b.Values, binary.LittleEndian.AppendUint64(nil, uint64(b.number(value)))[:b.Type.width]...)
+	case b.Type.views():
+		b.addView(value)
 	case b.convert != nil:
 		b.Values = b.convert(b.Values, value)
 	default:
@@ -119,14 +160,38 @@ func (b *Builder) add(value []byte, null bool, n int) {
 	if b.Nullable {
 		b.Column.Null = append(b.Column.Null, null)
 	}
-	if b.Type.offsets() {
+	if b.Type.offsets() > 0 {
 		b.Lengths = append(b.Lengths, uint32(n+len(b.Values)-from))
 	}
 }
 
+// number returns the number of a value in the dictionary.
+func (b *Builder) number(value []byte) int {
+	k, ok := b.numbers[string(value)]
+	if !ok {
+		k = len(b.numbers)
+		b.numbers[string(value)] = k
+		b.values.add(value, false, 0)
+	}
+	return k
+}
+
+// addView adds a view of a value.
+func (b *Builder) addView(value []byte) {
+	b.Values = binary.LittleEndian.AppendUint32(b.Values, uint32(len(value)))
+	if len(value) <= viewInline {
+		b.Values = append(b.Values, value...)
+		b.Values = append(b.Values, make([]byte, viewInline-len(value))...)
+		return
+	}
+	b.Values = append(b.Values, value[:4]...)
+	b.Values = binary.LittleEndian.AppendUint64(b.Values, uint64(len(b.Data))<<32)
+	b.Data = append(b.Data, value...)
+}
+
 // zeros returns the size of a null.
 func (b *Builder) zeros(null bool) int {
-	if !null || !b.Type.values() {
+	if !null || !b.Type.stored() {
 		return 0
 	}
 	return b.Type.width
@@ -172,8 +237,9 @@ func (r *reader) value(b *Builder, n int) {
 	case r.bad:
 	case b.node.Kind == rows.List:
 		in := &reader{b: p}
-		b.add(nil, false, in.list(b.children[0]))
-		r.bad = in.bad || len(in.b) > 0
+		n := in.list(b.children[0])
+		b.add(nil, false, n)
+		r.bad = in.bad || len(in.b) > 0 || b.Type.kind == typeFixedSizeList && n != b.Type.size()
 	default:
 		b.add(p, false, 0)
 	}

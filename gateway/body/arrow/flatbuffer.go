@@ -4,7 +4,10 @@ import "encoding/binary"
 
 // flatbuffer is a FlatBuffers buffer that is written from front to back: an object is written after
 // the objects that refer to it.
-type flatbuffer struct{ b []byte }
+type flatbuffer struct {
+	b            []byte
+	dictionaries uint64 // number of dictionaries that are described
+}
 
 // value is one entry of a table. A zero size omits it.
 type value struct {

@@ -7,6 +7,7 @@ const (
 	continuation = 0xffffffff
 	metadataV5   = 4
 	isSchema     = 1
+	isDictionary = 2
 	isRecords    = 3
 )
 
@@ -55,18 +56,34 @@ func (f *flatbuffer) field(c *Column) (start int) {
 	if t.extension.Key != "" {
 		pairs = append([]Pair{{"ARROW:extension:name", t.extension.Key}, {"ARROW:extension:metadata", t.extension.Value}}, pairs...)
 	}
+	stored, coded := t, value{}
+	if t.values != nil {
+		stored, coded = *t.values, value{4, 0}
+	}
 	// name, nullable, kind of type, type, dictionary, children, metadata
-	entries := []value{{4, 0}, {1, nullable}, {1, t.kind}, {4, 0}, {}, {4, 0}}
+	entries := []value{{4, 0}, {1, nullable}, {1, stored.kind}, {4, 0}, coded, {4, 0}}
 	if len(pairs) > 0 {
 		entries = append(entries, value{4, 0})
 	}
 	start, at := f.table(entries...)
 	f.refer(at[0], f.text(c.Name))
-	f.refer(at[3], f.parameters(t))
+	f.refer(at[3], f.parameters(stored))
+	if t.values != nil {
+		f.refer(at[4], f.encoding(t))
+	}
 	f.refer(at[5], f.fields(c.Children))
 	if len(pairs) > 0 {
 		f.refer(at[6], f.references(len(pairs), func(i int) int { return f.pair(pairs[i]) }))
 	}
+	return start
+}
+
+// encoding writes the description of a dictionary, whose numbers have type t. Dictionaries are
+// counted in the order of their columns.
+func (f *flatbuffer) encoding(t Type) (start int) {
+	start, at := f.table(value{8, f.dictionaries}, value{4, 0})
+	f.refer(at[1], f.parameters(t))
+	f.dictionaries++
 	return start
 }
 
@@ -90,18 +107,32 @@ func (f *flatbuffer) pair(p Pair) (start int) {
 	return start
 }
 
-// records returns a function that writes the description of the record batch: the number of values
-// and nulls of each column, and the position of each buffer.
-func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
+// dictionary returns a function that writes the description of a dictionary. values writes that of
+// its values.
+func dictionary(id uint64, values func(f *flatbuffer, reference int)) func(f *flatbuffer, reference int) {
 	return func(f *flatbuffer, reference int) {
-		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0})
+		start, at := f.table(value{8, id}, value{4, 0})
 		f.refer(reference, start)
-		f.refer(at[1], f.vector(len(w.all), 8))
+		values(f, at[1])
+	}
+}
+
+// records returns a function that writes the description of a record batch: the number of values
+// and nulls of each column, and the position of each buffer.
+func records(rows int, columns []*Column) func(f *flatbuffer, reference int) {
+	return func(f *flatbuffer, reference int) {
+		// rows, columns, buffers, compression, number of buffers for each column of views
+		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0}, value{}, value{4, 0})
+		f.refer(reference, start)
+		f.refer(at[1], f.vector(len(columns), 8))
 		var buffers []int64
-		for i, c := range w.all {
+		views := 0
+		for _, c := range columns {
 			f.number(value{8, uint64(c.Rows)})
 			f.number(value{8, c.nulls()})
-			buffers = append(buffers, w.buffers(i)...)
+			if buffers = append(buffers, c.buffers()...); c.Type.views() {
+				views++
+			}
 		}
 		f.refer(at[2], f.vector(len(buffers), 8))
 		offset := int64(0)
@@ -109,6 +140,10 @@ func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
 			f.number(value{8, uint64(offset)})
 			f.number(value{8, uint64(n)})
 			offset += padded(n)
+		}
+		f.refer(at[4], f.vector(views, 8))
+		for range views {
+			f.number(value{8, 1})
 		}
 	}
 }

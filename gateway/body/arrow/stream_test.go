@@ -130,9 +130,9 @@ func (w *table) stream(t *rapid.T) []byte {
 	}
 	b := bytes.Clone(s.Head())
 	around := len(b)
-	for i, c := range s.Columns() {
-		b = append(b, s.Before(i)...)
-		around += len(s.Before(i)) + len(s.After(i))
+	for _, c := range s.Columns() {
+		b = append(b, c.Before()...)
+		around += len(c.Before()) + len(c.After())
 		n := slices.IndexFunc(w.columns, func(of *ours.Column) bool { return of.Holder() == c })
 		for row := 0; n >= 0 && row < w.rows; row++ {
 			v := w.values[n][row]
@@ -141,7 +141,7 @@ func (w *table) stream(t *rapid.T) []byte {
 			}
 			b = append(b, v...)
 		}
-		b = append(b, s.After(i)...)
+		b = append(b, c.After()...)
 	}
 	if most := ours.Most(w.columns, w.rows); int64(around+len(ours.End())) > most {
 		t.Errorf("got %d bytes around the values, want at most %d", around, most)
@@ -257,8 +257,8 @@ func TestExtensionTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream := bytes.Clone(w.Head())
-	for i := range w.Columns() {
-		stream = append(append(stream, w.Before(i)...), w.After(i)...)
+	for _, c := range w.Columns() {
+		stream = append(append(stream, c.Before()...), c.After()...)
 	}
 	r, err := ipc.NewReader(bytes.NewReader(append(stream, ours.End()...)), ipc.WithAllocator(memory.NewGoAllocator()))
 	if err != nil {

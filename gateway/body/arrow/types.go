@@ -27,6 +27,11 @@ const (
 	typeFixedSizeList   = 16
 	typeMap             = 17
 	typeDuration        = 18
+	typeLargeBinary     = 19
+	typeLargeUTF8       = 20
+	typeLargeList       = 21
+	typeBinaryView      = 23
+	typeUTF8View        = 24
 )
 
 // Type is the type of a column. The zero value is not a type.
@@ -36,6 +41,7 @@ type Type struct {
 	zone      string  // time zone of a timestamp, an entry after params
 	width     int     // bytes per value; 0: variable length, or no bytes of its own
 	element   *Type   // element type of a list without nulls
+	values    *Type   // the values of a dictionary, to which numbers of the type refer; nil: not a dictionary
 	extension Pair    // name and parameters of an extension type; empty name: not an extension type
 }
 
@@ -73,43 +79,21 @@ func ParseType(words string) (t Type, ok bool) {
 
 // simple returns the type for a name without parameters.
 func simple(words string) (Type, bool) {
-	number := func(bits int, signed uint64) Type {
-		return Type{kind: typeInt, params: []value{{4, uint64(bits)}, {1, signed}}, width: bits / 8}
-	}
-	float := func(precision uint64, width int) Type {
-		return Type{kind: typeFloat, params: []value{{2, precision}}, width: width}
-	}
-	date := func(unit uint64, width int) Type {
-		return Type{kind: typeDate, params: []value{{2, unit}}, width: width}
-	}
-	switch words {
-	case "utf8":
-		return Text(), true
-	case "binary":
-		return Bytes(), true
-	case "bool": // one byte per value, as in an array; Bool has one bit
-		t := number(8, 1)
-		t.extension = Pair{"arrow.bool8", ""}
-		return t, true
-	case "int8", "int16", "int32", "int64":
-		bits, _ := strconv.Atoi(words[3:])
-		return number(bits, 1), true
-	case "uint8", "uint16", "uint32", "uint64":
-		bits, _ := strconv.Atoi(words[4:])
-		return number(bits, 0), true
-	case "float16":
-		return float(0, 2), true
-	case "float":
-		return float(1, 4), true
-	case "double":
-		return float(2, 8), true
-	case "date32":
-		return date(0, 4), true
-	case "date64":
-		return date(1, 8), true
-	}
-	return Type{}, false
+	t, ok := map[string]Type{
+		"utf8": Text(), "binary": Bytes(),
+		"bool": {kind: typeInt, params: integer(8, 1), width: 1, extension: Pair{"arrow.bool8", ""}}, // one byte per value, as in an array; Bool has one bit
+		"int8": {kind: typeInt, params: integer(8, 1), width: 1}, "uint8": {kind: typeInt, params: integer(8, 0), width: 1},
+		"int16": {kind: typeInt, params: integer(16, 1), width: 2}, "uint16": {kind: typeInt, params: integer(16, 0), width: 2},
+		"int32": {kind: typeInt, params: integer(32, 1), width: 4}, "uint32": {kind: typeInt, params: integer(32, 0), width: 4},
+		"int64": {kind: typeInt, params: integer(64, 1), width: 8}, "uint64": {kind: typeInt, params: integer(64, 0), width: 8},
+		"float16": {kind: typeFloat, params: []value{{2, 0}}, width: 2}, "float": {kind: typeFloat, params: []value{{2, 1}}, width: 4},
+		"double": {kind: typeFloat, params: []value{{2, 2}}, width: 8},
+		"date32": {kind: typeDate, params: []value{{2, 0}}, width: 4}, "date64": {kind: typeDate, params: []value{{2, 1}}, width: 8},
+	}[words]
+	return t, ok
 }
+
+func integer(bits, signed uint64) []value { return []value{{4, bits}, {1, signed}} }
 
 // bracketed returns the type for a name with parameters in brackets.
 func bracketed(name, inner string) (Type, bool) {
@@ -173,25 +157,39 @@ func (t Type) Array(shape []uint64) (array Type, ok bool) {
 	}, len(shape) > 0
 }
 
-// Extension returns the type with the name of an extension type that has the same storage and no
-// parameters.
-func (t Type) Extension(name string) Type {
-	t.extension = Pair{name, ""}
-	return t
-}
-
 // Width returns the bytes per value, or 0 for variable length.
 func (t Type) Width() int { return t.width }
 
-// offsets reports whether values have offsets.
-func (t Type) offsets() bool {
-	return t.kind == typeBinary || t.kind == typeUTF8 || t.kind == typeList || t.kind == typeMap
+// offsets returns the size of an offset, or 0 if values have no offsets.
+func (t Type) offsets() int64 {
+	switch t.kind {
+	case typeBinary, typeUTF8, typeList, typeMap:
+		return 4
+	case typeLargeBinary, typeLargeUTF8, typeLargeList:
+		return 8
+	}
+	return 0
 }
 
-// values reports whether a column has a buffer with its values, which are not in its children.
-func (t Type) values() bool {
+// size returns the number of values that each value has in each child, also a null: 1 for a struct,
+// 0 for lists of any length.
+func (t Type) size() int {
 	switch t.kind {
-	case typeNull, typeStruct, typeList, typeMap, typeFixedSizeList:
+	case typeStruct:
+		return 1
+	case typeFixedSizeList:
+		return int(t.params[0].n)
+	}
+	return 0
+}
+
+// views reports whether the values of a column are views of bytes in another buffer.
+func (t Type) views() bool { return t.kind == typeBinaryView || t.kind == typeUTF8View }
+
+// stored reports whether a column has a buffer with its values, which are not in its children.
+func (t Type) stored() bool {
+	switch t.kind {
+	case typeNull, typeStruct, typeList, typeLargeList, typeMap, typeFixedSizeList:
 		return false
 	}
 	return true
