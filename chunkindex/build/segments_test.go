@@ -146,7 +146,7 @@ func TestSegments_EndAfterALargeShard(t *testing.T) {
 	opt := Options{Format: "tokens"}
 	opt.Hints.SequenceLength, opt.Hints.DType = 1, "<u2"
 	for i := range 3 {
-		store.Set(fmt.Sprintf("%d.bin", i), make([]byte, 4200000)) // 2.1 million windows
+		store.Set(fmt.Sprintf("%d.bin", i), make([]byte, 8400000)) // 4.2 million windows
 	}
 	store.Set("3.bin", make([]byte, 40))
 	if _, err := Run(t.Context(), store, "", opt); err != nil {

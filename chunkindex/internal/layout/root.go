@@ -38,7 +38,7 @@ func (s SegmentRef) Name() string { return hex.EncodeToString(s.Digest[:]) }
 // Means of the number of shards in a segment, if they are small, and of the length of its blocks.
 const (
 	segmentShards = 64
-	segmentBlocks = 8 << 20
+	segmentBlocks = 16 << 20
 )
 
 // EndsSegment reports whether a segment ends after the shard with this key. For loose objects, the
