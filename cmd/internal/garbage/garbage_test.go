@@ -1,6 +1,7 @@
 package garbage_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -244,6 +245,43 @@ func TestFind_RemovesGenerationWithItsObjects(t *testing.T) {
 		if again != stays {
 			t.Errorf("after the removal: got\n%s\nwant\n%s", again, stays)
 		}
+	})
+}
+
+// TestFind_KeepsSharedSegments: a segment is removed with the last generation that has it. If an index
+// object is damaged, all segments are kept.
+func TestFind_KeepsSharedSegments(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := place{t, &timed{Store: memstore.New(), written: map[string]time.Time{}}}
+		indextest.Write(t, p.store, indextest.Spec{Prefix: prefix, Sizes: indextest.Sizes(400, 10), Shards: 400})
+		old := p.index(0)
+		time.Sleep(30 * day)
+		b, _ := p.store.Bytes(prefix + "shard-00399.tar")
+		if _, err := p.store.Put(t.Context(), prefix+"shard-00400.tar", bytes.NewReader(b), int64(len(b)), objstore.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		current := p.index(0)
+		time.Sleep(2 * day)
+		n := len(old.Segments())
+		if n < 3 || n != len(current.Segments()) {
+			t.Fatalf("got %d and %d segments", n, len(current.Segments()))
+		}
+		key := prefix + ".millrace/index/" + old.Generation()
+		sound, _ := p.store.Bytes(key)
+		p.store.Set(key, []byte("damaged"))
+		_, goes, _ := p.find(garbage.Options{Grace: day})
+		p.want("damaged", goes, "2 index: generation "+old.Generation()[:12])
+		p.store.Set(key, sound)
+		f, goes, _ := p.find(garbage.Options{Grace: day})
+		p.want("shared", goes, "2 index: generation "+old.Generation()[:12], "1 index: only deleted generations have it")
+		if err := f.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		x, err := chunkindex.Open(t.Context(), p.store, prefix, chunkindex.OpenOptions{})
+		if err != nil || x.Samples() != 401 {
+			t.Fatalf("current generation: got %v", err)
+		}
+		x.Close()
 	})
 }
 

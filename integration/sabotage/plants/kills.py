@@ -49,4 +49,14 @@ PLANTS = [
         "./integration/slurm TestFaultsOfAJob",
         [("deploy/slurm/millrace.sbatch", 'kill -0 "$gateways" 2>/dev/null ||', "true ||")],
     ),
+    (
+        "index keeps a segment whose shards are followed by new ones",
+        "./chunkindex/build TestSegments_FollowFromTheData",
+        [("chunkindex/build/reuse.go", "n == len(all)-1 && end < len(b.units) &&", "false &&")],
+    ),
+    (
+        "gc removes a segment that the current generation has",
+        "./cmd/internal/garbage TestFind_KeepsSharedSegments",
+        [("chunkindex/unused.go", "kept[key] = kept[key] || !remove(generation)", "kept[key] = false")],
+    ),
 ]
