@@ -57,6 +57,6 @@ PLANTS = [
     (
         "gc removes a segment that the current generation has",
         "./cmd/internal/garbage TestFind_KeepsSharedSegments",
-        [("chunkindex/unused.go", "kept[key] = kept[key] || !remove(generation)", "kept[key] = false")],
+        [("chunkindex/unused.go", "kept[key] = kept[key] || !remove(generation)", "kept[key] = kept[key] && !remove(generation)")],
     ),
 ]
