@@ -118,33 +118,19 @@ func (p *planner) list(n *rows.Node, now levels) (l *list, err error) {
 	return l, err
 }
 
-// must returns the levels of the next entry, or an error if there is no further entry.
-func (c *column) must() (levels, error) {
-	now, ok, err := c.peek()
-	if err == nil && !ok {
-		err = c.fail(errRagged)
-	}
-	return now, err
-}
-
 // drop consumes one entry without a value from each column, because an ancestor is null or empty.
 // The levels of all these entries must agree.
-func drop(cols []*column, def int) error {
+func drop(cols []*column, def int) {
 	for _, c := range cols {
-		now, err := c.must()
-		if err != nil {
-			return err
-		}
-		if now.def != def {
-			return c.fail(errLevels)
+		if now := c.must(); now.def != def {
+			c.fail(errLevels)
 		}
 		c.has = false
 	}
-	return nil
 }
 
 // read reads the next record into the record's builder. Lists must not exceed limit.
-func (r *record) read(limit int64) error {
+func (r *record) read(limit int64) {
 	b := r.builder
 	b.Reset()
 	for i := 0; i < len(r.steps); i++ {
@@ -152,65 +138,36 @@ func (r *record) read(limit int64) error {
 		if s.node.Kind == rows.Struct && !s.node.Nullable {
 			continue
 		}
-		c := s.cols[0]
-		now, err := c.must()
-		if err != nil {
-			return err
-		}
+		now := s.cols[0].must()
 		switch {
 		case s.node.Nullable && now.def == s.def-1:
-			if err := drop(s.cols, now.def); err != nil {
-				return err
-			}
+			drop(s.cols, now.def)
 			b.Null(i)
 			i += s.skip
 		case now.def < s.def:
-			return c.fail(errLevels)
-		case s.node.Kind != rows.Struct:
-			if err := s.value(b, limit); err != nil {
-				return err
-			}
+			s.cols[0].fail(errLevels)
+		case s.list != nil:
+			b.Variable(s.list.read(limit))
+		case s.node.Kind == rows.Fixed:
+			b.Fixed(s.cols[0].value())
+		case s.node.Kind == rows.Bytes:
+			b.Variable(s.cols[0].value())
 		}
 	}
-	return nil
-}
-
-// value reads the value of a step whose node is present.
-func (s *step) value(b *rows.Builder, limit int64) error {
-	if s.list != nil {
-		v, err := s.list.read(limit)
-		if err == nil {
-			b.Variable(v)
-		}
-		return err
-	}
-	v, err := s.cols[0].value()
-	if err != nil {
-		return err
-	}
-	if s.node.Kind == rows.Fixed {
-		b.Fixed(v)
-	} else {
-		b.Variable(v)
-	}
-	return nil
 }
 
 // read reads a list that is present, that is, not null.
-func (l *list) read(limit int64) ([]byte, error) {
-	now, err := l.cols[0].must()
-	if err != nil {
-		return nil, err
-	}
+func (l *list) read(limit int64) []byte {
+	now := l.cols[0].must()
 	flat := l.node.Kind == rows.Fixed
 	switch {
 	case now.def < l.def-1:
-		return nil, l.cols[0].fail(errLevels)
+		l.cols[0].fail(errLevels)
 	case now.def == l.def-1: // the list is empty
-		if err := drop(l.cols, now.def); err != nil || flat {
-			return nil, err
+		if drop(l.cols, now.def); flat {
+			return nil
 		}
-		return rows.SealList(nil, 0, nil), nil
+		return rows.SealList(nil, 0, nil)
 	case flat:
 		return l.readFlat(limit)
 	}
@@ -218,56 +175,41 @@ func (l *list) read(limit int64) ([]byte, error) {
 }
 
 // more reports whether the list has another element. All columns of the list must agree.
-func (l *list) more() (bool, error) {
+func (l *list) more() bool {
 	goesOn := false
 	for i, c := range l.cols {
-		now, ok, err := c.peek()
-		if err != nil {
-			return false, err
-		}
+		now, ok := c.peek()
 		more := ok && now.rep == l.rep
 		if ok && now.rep > l.rep || i > 0 && more != goesOn {
-			return false, c.fail(errLevels)
+			c.fail(errLevels)
 		}
 		goesOn = more
 	}
-	return goesOn, nil
+	return goesOn
 }
 
 // readFlat reads a list of fixed-size values. It does not copy values that are contiguous in one
 // page.
-func (l *list) readFlat(limit int64) ([]byte, error) {
+func (l *list) readFlat(limit int64) []byte {
 	c, start := l.cols[0], len(l.buf)
 	for n := 0; ; {
-		now, err := c.must()
-		if err != nil {
-			return nil, err
-		}
-		if now.def != l.present {
-			return nil, c.fail(errNull)
+		if c.must().def != l.present {
+			c.fail(errNull)
 		}
 		c.has = false
 		n++
 		if int64(n)*int64(l.node.Size) > limit {
-			return nil, rows.ErrLimit
+			fail(rows.ErrLimit)
 		}
 		if c.left > 0 {
-			more, err := l.more()
-			if err != nil {
-				return nil, err
+			if !l.more() {
+				return l.take(n, start, limit)
 			}
-			if more {
-				continue
-			}
-			return l.take(n, start, limit)
+			continue
 		}
-		v, err := l.take(n, start, limit) // take the values before the next page replaces this one
-		if err != nil {
-			return nil, err
-		}
-		more, err := l.more()
-		if err != nil || !more {
-			return v, err
+		v := l.take(n, start, limit) // take the values before the next page replaces this one
+		if !l.more() {
+			return v
 		}
 		if len(l.buf) == start {
 			l.buf = append(l.buf, v...)
@@ -278,83 +220,66 @@ func (l *list) readFlat(limit int64) ([]byte, error) {
 
 // take reads the values of n entries of the current page. It returns the list's values that are
 // already in the buffer, followed by these values.
-func (l *list) take(n, start int, limit int64) ([]byte, error) {
+func (l *list) take(n, start int, limit int64) []byte {
 	c := l.cols[0]
 	if p, ok := c.src.(*plainFixed); ok {
-		v, err := p.run(n)
-		if err != nil {
-			return nil, c.fail(err)
-		}
+		v := p.run(n)
 		if len(l.buf) == start {
-			return v, nil
+			return v
 		}
 		l.buf = append(l.buf, v...)
-		return l.buf[start:], nil
+		return l.buf[start:]
 	}
 	for range n {
-		v, err := c.src.next()
-		if err != nil {
-			return nil, c.fail(err)
-		}
-		if l.buf = append(l.buf, v...); int64(len(l.buf)) > limit {
-			return nil, rows.ErrLimit
+		if l.buf = append(l.buf, c.src.next()...); int64(len(l.buf)) > limit {
+			fail(rows.ErrLimit)
 		}
 	}
-	return l.buf[start:], nil
+	return l.buf[start:]
 }
 
 // readNested reads a list in the nested encoding.
-func (l *list) readNested(limit int64) ([]byte, error) {
+func (l *list) readNested(limit int64) []byte {
 	start := len(l.buf)
 	l.nulls = l.nulls[:0]
-	for {
-		now, err := l.cols[0].must()
-		if err != nil {
-			return nil, err
-		}
+	for more := true; more; more = l.more() {
+		now := l.cols[0].must()
 		null := l.node.Nullable && now.def == l.present-1
 		switch {
 		case null:
-			err = drop(l.cols, now.def)
+			drop(l.cols, now.def)
 		case now.def < l.present:
-			err = l.cols[0].fail(errLevels)
+			l.cols[0].fail(errLevels)
 		default:
-			err = l.element(limit)
-		}
-		if err != nil {
-			return nil, err
+			l.element(limit)
 		}
 		l.nulls = append(l.nulls, null)
 		if int64(len(l.buf)+len(l.nulls)) > limit {
-			return nil, rows.ErrLimit
-		}
-		if more, err := l.more(); err != nil || !more {
-			l.buf = rows.SealList(l.buf, start, l.nulls)
-			return l.buf[start:], err
+			fail(rows.ErrLimit)
 		}
 	}
+	l.buf = rows.SealList(l.buf, start, l.nulls)
+	return l.buf[start:]
 }
 
 // element appends an element that is not null.
-func (l *list) element(limit int64) (err error) {
-	if l.record != nil {
-		if err = l.record.read(limit); err == nil {
-			l.buf, err = l.record.builder.Append(l.buf, limit)
-		}
-		return err
-	}
+func (l *list) element(limit int64) {
 	var v []byte
-	if l.inner != nil {
-		v, err = l.inner.read(limit)
-	} else {
-		v, err = l.cols[0].value()
-	}
-	if err != nil {
-		return err
+	switch {
+	case l.record != nil:
+		l.record.read(limit)
+		var err error
+		if l.buf, err = l.record.builder.Append(l.buf, limit); err != nil {
+			fail(err)
+		}
+		return
+	case l.inner != nil:
+		v = l.inner.read(limit)
+	default:
+		v = l.cols[0].value()
 	}
 	if int64(len(l.buf)+len(v)) > limit {
-		return rows.ErrLimit
+		fail(rows.ErrLimit)
 	}
 	l.buf = append(binary.LittleEndian.AppendUint32(l.buf, uint32(len(v))), v...)
-	return nil
 }

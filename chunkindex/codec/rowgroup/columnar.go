@@ -1,9 +1,7 @@
 package rowgroup
 
 import (
-	"cmp"
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
@@ -55,25 +53,21 @@ func newColumnar(d *Decoder) *columnar {
 }
 
 // next appends the next rows to dst, which must have room for limit bytes.
-func (t *columnar) next(dst []byte, limit int64) ([]byte, error) {
-	n, err := t.begin()
-	if err != nil {
-		return dst, err
-	}
+func (t *columnar) next(dst []byte, limit int64) []byte {
+	n := t.begin()
 	t.d.left -= int64(n)
-	end, err := t.place(n, len(dst), int(limit))
-	if err != nil {
-		return dst, err
-	}
-	return dst[:end], t.write(dst[:end], n)
+	dst = dst[:t.place(n, len(dst), int(limit))]
+	t.write(dst, n)
+	return dst
 }
 
 // begin reads the levels of the next rows, up to the end of a page. It returns the number of rows.
-func (t *columnar) begin() (int, error) {
+func (t *columnar) begin() int {
 	n := int(min(t.d.left, int64(len(t.at))))
 	for _, c := range t.d.columns {
-		if ok, err := c.start(); err != nil || !ok {
-			return 0, cmp.Or(err, c.fail(errRagged))
+		c.mem.reading = c.index
+		if !c.start() {
+			c.fail(errRagged)
 		}
 		n = int(min(int64(n), c.left))
 		if _, ok := c.src.(*deltaBytes); ok {
@@ -81,22 +75,21 @@ func (t *columnar) begin() (int, error) {
 		}
 	}
 	for _, c := range t.d.columns {
+		c.mem.reading = c.index
 		c.left -= int64(n)
 		c.gaps = c.gaps[:0]
 		if c.def != nil {
-			if err := c.readGaps(n); err != nil {
-				return 0, c.fail(fmt.Errorf("definition levels: %w", errPage))
-			}
+			c.readGaps(n)
 		}
 	}
 	for _, s := range t.d.row.steps {
 		for _, c := range s.cols[1:] {
 			if s.node.Nullable && !slices.Equal(s.absent(s.cols[0]), s.absent(c)) {
-				return 0, c.fail(errLevels)
+				c.fail(errLevels)
 			}
 		}
 	}
-	return n, nil
+	return n
 }
 
 // absent returns the gaps of a column at which the node of the step itself is null.
@@ -106,7 +99,7 @@ func (s *step) absent(c *column) []gap {
 
 // place locates n rows from offset at. It returns the offset after them, which must not exceed
 // limit.
-func (t *columnar) place(n, at, limit int) (int, error) {
+func (t *columnar) place(n, at, limit int) int {
 	lengths, heads := t.at[:n], t.heads[:n]
 	for i := range lengths {
 		lengths[i], heads[i] = t.fixed, t.bitmap
@@ -118,16 +111,14 @@ func (t *columnar) place(n, at, limit int) (int, error) {
 			}
 			continue
 		}
+		c.mem.reading = c.index
 		c.views = append(c.views[:0], make([][]byte, n)...)
 		for i, k := 0, 0; i < n; i++ {
 			if k < len(c.gaps) && int(c.gaps[k].row) == i {
 				k++
 				continue
 			}
-			v, err := c.src.next()
-			if err != nil {
-				return at, c.fail(err)
-			}
+			v := c.src.next()
 			c.views[i] = v
 			lengths[i], heads[i] = lengths[i]+4+len(v), heads[i]+4
 		}
@@ -138,13 +129,13 @@ func (t *columnar) place(n, at, limit int) (int, error) {
 		at, longest = at+length, max(longest, length)
 	}
 	if longest > rows.MaxRow || at > limit {
-		return at, rows.ErrLimit
+		fail(rows.ErrLimit)
 	}
-	return at, nil
+	return at
 }
 
 // write writes n rows, which place located.
-func (t *columnar) write(dst []byte, n int) error {
+func (t *columnar) write(dst []byte, n int) {
 	heads, at := t.heads[:n], t.at[:n]
 	for i := range t.bitmap {
 		for _, head := range heads {
@@ -165,10 +156,7 @@ func (t *columnar) write(dst []byte, n int) error {
 			t.writeVariable(dst, c, before)
 			continue
 		}
-		v, numbers, err := t.read(c, n-len(c.gaps))
-		if err != nil {
-			return c.fail(err)
-		}
+		v, numbers := t.read(c, n-len(c.gaps))
 		from := 0
 		for _, g := range c.gaps {
 			k := int(g.row) - from
@@ -179,7 +167,6 @@ func (t *columnar) write(dst []byte, n int) error {
 		spread(dst, at[from:], before, v, numbers, c.leaf.size)
 		before += c.leaf.size
 	}
-	return nil
 }
 
 // spread copies the values with these numbers to the offsets at, plus off, of dst. The values have a
@@ -205,22 +192,20 @@ func spread(dst []byte, at []int, off int, v []byte, numbers []uint32, size int)
 
 // read returns values of a column of fixed size, and the numbers that the next n values have among
 // them.
-func (t *columnar) read(c *column, n int) (v []byte, numbers []uint32, err error) {
-	if s, ok := c.src.(*places); ok {
-		return s.d.b, t.numbers[:n], s.read(t.numbers[:n])
-	}
-	if s, ok := c.src.(*plainFixed); ok {
-		v, err = s.run(n)
-		return v, t.ascending[:n], err
+func (t *columnar) read(c *column, n int) (v []byte, numbers []uint32) {
+	c.mem.reading = c.index
+	switch s := c.src.(type) {
+	case *places:
+		s.read(t.numbers[:n])
+		return s.d.b, t.numbers[:n]
+	case *plainFixed:
+		return s.run(n), t.ascending[:n]
 	}
 	t.values = t.values[:0]
 	for range n {
-		if v, err = c.src.next(); err != nil {
-			return nil, nil, err
-		}
-		t.values = append(t.values, v...)
+		t.values = append(t.values, c.src.next()...)
 	}
-	return t.values, t.ascending[:n], nil
+	return t.values, t.ascending[:n]
 }
 
 func (t *columnar) writeVariable(dst []byte, c *column, before int) {

@@ -35,21 +35,20 @@ func NewDecoder(f *Frame, stored []byte, room int64) (*Decoder, error) {
 	return newDecoder(f, stored, memory{arena: stored[len(stored):cap(stored)], left: room})
 }
 
-func newDecoder(f *Frame, stored []byte, mem memory) (*Decoder, error) {
+func newDecoder(f *Frame, stored []byte, mem memory) (d *Decoder, err error) {
+	defer catch("", &err)
 	if int64(len(stored)) != f.Length {
 		return nil, fmt.Errorf("row group has %d bytes, not the expected %d: %w", len(stored), f.Length, errPage)
 	}
-	d := &Decoder{left: f.Rows, mem: mem, room: mem.left}
+	d = &Decoder{left: f.Rows, mem: mem, room: mem.left}
 	paths := paths(f.Fields)
 	for i, c := range f.chunks {
 		d.columns = append(d.columns, &column{
-			name: columnName(paths[i], i), leaf: f.leaves[i], codec: c.codec, pages: stored[c.offset : c.offset+c.length], values: c.values,
+			name: columnName(paths[i], i), index: i, leaf: f.leaves[i], codec: c.codec, pages: stored[c.offset : c.offset+c.length], values: c.values,
 			unpack: &d.unpack, mem: &d.mem,
 		})
 	}
-	if err := d.mem.take(columnarMemory + columnMemory*int64(len(d.columns))); err != nil {
-		return nil, err
-	}
+	d.mem.take(columnarMemory + columnMemory*int64(len(d.columns)))
 	p := planner{columns: d.columns}
 	row, err := p.record(f.Fields, levels{})
 	if err != nil {
@@ -81,11 +80,12 @@ func (d *Decoder) Next(dst []byte, limit int64) (_ []byte, err error) {
 		return dst, d.err
 	}
 	defer func() {
-		if r := recover(); r != nil { // a library may raise a panic
-			err = fmt.Errorf("decoder of row groups failed: %v", r)
+		if err != nil && !errors.Is(err, rows.ErrLimit) && !errors.Is(err, io.EOF) {
+			err = fmt.Errorf("column %s: %w", d.columns[d.mem.reading].name, err)
 		}
 		d.err = err
 	}()
+	defer catch("", &err)
 	return d.next(dst, limit)
 }
 
@@ -94,34 +94,26 @@ func (d *Decoder) next(dst []byte, limit int64) ([]byte, error) {
 		return dst, d.finish()
 	}
 	if d.columnar != nil {
-		return d.columnar.next(dst, limit)
+		return d.columnar.next(dst, limit), nil
 	}
 	d.left--
 	for _, l := range d.lists {
 		l.buf = l.buf[:0]
 	}
 	for _, c := range d.repeated {
-		now, err := c.must()
-		if err != nil {
-			return dst, err
-		}
-		if now.rep != 0 {
-			return dst, c.fail(errLevels)
+		if c.must().rep != 0 {
+			c.fail(errLevels)
 		}
 	}
-	if err := d.row.read(limit - int64(len(dst))); err != nil {
-		return dst, err
-	}
+	d.row.read(limit - int64(len(dst)))
 	return d.row.builder.Append(dst, limit)
 }
 
 // finish returns io.EOF if all columns have been read to their end.
 func (d *Decoder) finish() error {
 	for _, c := range d.columns {
-		if _, more, err := c.peek(); err != nil {
-			return err
-		} else if more {
-			return c.fail(errRagged)
+		if _, more := c.peek(); more {
+			c.fail(errRagged)
 		}
 	}
 	return io.EOF

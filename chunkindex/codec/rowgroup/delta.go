@@ -1,9 +1,6 @@
 package rowgroup
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "math"
 
 // deltas reads the integers of a DELTA_BINARY_PACKED sequence in order.
 type deltas struct {
@@ -22,40 +19,33 @@ type deltas struct {
 }
 
 // newDeltas parses the header of a sequence.
-func newDeltas(b []byte) (*deltas, error) {
-	var head [3]uint64 // number of values in a block, of miniblocks in a block, and of all values
-	for i := range head {
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			return nil, errPage
-		}
-		head[i], b = v, b[n:]
+func newDeltas(b []byte) *deltas {
+	size, minis, n := cutUvarint(&b), cutUvarint(&b), cutUvarint(&b)
+	if minis == 0 || size == 0 || size > 1<<30 || size%minis != 0 || size/minis%8 != 0 || n > math.MaxInt32 {
+		fail(errPage)
 	}
-	first, n := binary.Varint(b)
-	if n <= 0 {
-		return nil, errPage
-	}
-	size, minis := head[0], head[1]
-	if minis == 0 || size == 0 || size > 1<<30 || size%minis != 0 || size/minis%8 != 0 || head[2] > math.MaxInt32 {
-		return nil, errPage
-	}
-	return &deltas{b: b[n:], left: head[2], first: true, value: first, mini: size / minis, minis: minis}, nil
+	first := cutVarint(&b)
+	return &deltas{b: b, value: first, left: n, first: true, mini: size / minis, minis: minis}
+}
+
+// cutVarint removes a signed number from the start of b.
+func cutVarint(b *[]byte) int64 {
+	v := cutUvarint(b)
+	return int64(v>>1) ^ -int64(v&1)
 }
 
 // next returns the next integer.
-func (d *deltas) next() (int64, error) {
+func (d *deltas) next() int64 {
 	if d.left == 0 {
-		return 0, errPage
+		fail(errPage)
 	}
 	d.left--
 	if d.first {
 		d.first = false
-		return d.value, nil
+		return d.value
 	}
 	if d.inMini == 0 {
-		if err := d.miniblock(); err != nil {
-			return 0, err
-		}
+		d.miniblock()
 	}
 	d.inMini--
 	d.value += d.smallest
@@ -63,39 +53,35 @@ func (d *deltas) next() (int64, error) {
 		d.value += int64(unpack(d.bits, d.at, d.width) & mask(d.width))
 		d.at += uint64(d.width)
 	}
-	return d.value, nil
+	return d.value
 }
 
 // miniblock starts the next miniblock. It first reads a block header if necessary.
-func (d *deltas) miniblock() error {
+func (d *deltas) miniblock() {
 	if len(d.widths) == 0 {
-		v, n := binary.Varint(d.b)
-		if n <= 0 || d.minis > uint64(len(d.b)-n) {
-			return errPage
+		if d.smallest = cutVarint(&d.b); d.minis > uint64(len(d.b)) {
+			fail(errPage)
 		}
-		d.smallest, d.widths, d.b = v, d.b[n:n+int(d.minis)], d.b[n+int(d.minis):]
+		d.widths, d.b = d.b[:d.minis], d.b[d.minis:]
 	}
 	d.width, d.widths = int(d.widths[0]), d.widths[1:]
 	length := d.mini / 8 * uint64(d.width)
 	if d.width > 64 || length > uint64(len(d.b)) {
-		return errPage
+		fail(errPage)
 	}
 	d.bits, d.b = d.b[:length], d.b[length:]
 	d.at, d.inMini = 0, d.mini
-	return nil
 }
 
 // rest returns the bytes after the sequence. To find them, it parses only the bit widths.
-func (d *deltas) rest() ([]byte, error) {
+func (d *deltas) rest() []byte {
 	ahead := *d
 	if ahead.left > 0 && ahead.first {
 		ahead.left--
 	}
 	for ahead.left > 0 {
-		if err := ahead.miniblock(); err != nil {
-			return nil, err
-		}
+		ahead.miniblock()
 		ahead.left -= min(ahead.left, ahead.mini)
 	}
-	return ahead.b, nil
+	return ahead.b
 }

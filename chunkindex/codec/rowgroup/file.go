@@ -52,7 +52,7 @@ func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Hub: meta.notes[rows.HubKey], Arrow: meta.notes["ARROW:schema"]}
+	f := &File{Hub: meta.note(rows.HubKey), Arrow: meta.note("ARROW:schema")}
 	if err := f.choose(meta.schema, names); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,6 @@
 package rowgroup
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // footer holds the parts of a file's metadata that this package needs. Field names follow Parquet's
 // specification.
@@ -11,7 +8,7 @@ type footer struct {
 	schema    []element
 	rows      int64
 	groups    []group
-	notes     map[string]string // the file's free-form metadata
+	notes     [][2]string // keys and values of the file's free-form metadata
 	encrypted bool
 }
 
@@ -71,147 +68,95 @@ func (c *chunk) begin() int64 {
 var errEncrypted = errors.New("it is encrypted, which is not supported: write the file without encryption and have the store encrypt")
 
 // parseFooter parses a file's metadata.
-func parseFooter(b []byte) (*footer, error) {
-	f := &footer{notes: map[string]string{}}
+func parseFooter(b []byte) (f *footer, err error) {
+	defer catch("footer: ", &err)
+	f = &footer{}
 	t := &thrift{b: b}
-	err := t.structure(func(id int, kind byte) error {
-		switch id {
-		case 2:
-			return t.list(kind, func(kind byte) error {
-				f.schema = append(f.schema, element{physical: -1, converted: -1, repetition: -1})
-				return t.element(kind, &f.schema[len(f.schema)-1])
-			})
-		case 3:
-			return t.fieldInt(kind, &f.rows)
-		case 4:
-			return t.list(kind, func(kind byte) error {
-				f.groups = append(f.groups, group{})
-				return t.group(kind, &f.groups[len(f.groups)-1])
-			})
-		case 5:
-			return t.list(kind, func(kind byte) error {
-				return t.note(kind, f.notes)
-			})
-		case 8:
+	t.read(typeStruct, structFields{
+		2: func() any {
+			f.schema = append(f.schema, element{physical: -1, converted: -1, repetition: -1})
+			return f.schema[len(f.schema)-1].fields(t)
+		},
+		3: &f.rows,
+		4: func() any {
+			f.groups = append(f.groups, group{})
+			return f.groups[len(f.groups)-1].fields(t)
+		},
+		5: func() any {
+			f.notes = append(f.notes, [2]string{})
+			note := &f.notes[len(f.notes)-1]
+			return structFields{1: &note[0], 2: &note[1]}
+		},
+		8: func(kind byte) {
 			f.encrypted = true
-		}
-		return t.skip(kind)
+			t.skip(kind)
+		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("footer: %w", err)
-	}
 	if f.encrypted {
 		return nil, errEncrypted
 	}
 	return f, nil
 }
 
-// note parses an entry of a file's free-form metadata.
-func (t *thrift) note(kind byte, notes map[string]string) error {
-	var key, value string
-	err := t.fieldStruct(kind, func(id int, kind byte) error {
-		switch id {
-		case 1:
-			return t.fieldString(kind, &key)
-		case 2:
-			return t.fieldString(kind, &value)
+// note returns an entry of the file's free-form metadata.
+func (f *footer) note(key string) (value string) {
+	for _, note := range f.notes {
+		if note[0] == key {
+			value = note[1]
 		}
-		return t.skip(kind)
-	})
-	notes[key] = value
-	return err
+	}
+	return value
 }
 
-func (t *thrift) element(kind byte, e *element) error {
-	return t.fieldStruct(kind, func(id int, kind byte) error {
-		switch id {
-		case 1:
-			return t.fieldInt(kind, &e.physical)
-		case 2:
-			return t.fieldInt(kind, &e.length)
-		case 3:
-			return t.fieldInt(kind, &e.repetition)
-		case 4:
-			return t.fieldString(kind, &e.name)
-		case 5:
-			return t.fieldInt(kind, &e.children)
-		case 6:
-			return t.fieldInt(kind, &e.converted)
-		case 7:
-			return t.fieldInt(kind, &e.scale)
-		case 8:
-			return t.fieldInt(kind, &e.precision)
-		case 10:
-			return t.logical(kind, &e.logical)
-		}
-		return t.skip(kind)
-	})
+func (e *element) fields(t *thrift) structFields {
+	return structFields{
+		1: &e.physical, 2: &e.length, 3: &e.repetition, 4: &e.name, 5: &e.children, 6: &e.converted, 7: &e.scale, 8: &e.precision,
+		10: t.union(&e.logical.kind, func() structFields { return e.logical.fields(t) }),
+	}
 }
 
-func (t *thrift) logical(kind byte, l *logical) error {
-	return t.fieldStruct(kind, func(id int, kind byte) error {
-		l.kind = id
-		return t.fieldStruct(kind, func(id int, kind byte) error {
-			switch {
-			case l.kind == logicalDecimal && id == 1:
-				return t.fieldInt(kind, &l.scale)
-			case l.kind == logicalDecimal && id == 2:
-				return t.fieldInt(kind, &l.precision)
-			case (l.kind == logicalTime || l.kind == logicalTimestamp) && id == 1:
-				return fieldBool(kind, &l.utc)
-			case (l.kind == logicalTime || l.kind == logicalTimestamp) && id == 2:
-				return t.fieldStruct(kind, func(id int, kind byte) error {
-					l.unit = id
-					return t.skip(kind)
-				})
-			case l.kind == logicalInteger && id == 1:
-				return t.fieldInt(kind, &l.bits)
-			case l.kind == logicalInteger && id == 2:
-				return fieldBool(kind, &l.signed)
-			}
-			return t.skip(kind)
+// union returns a function that reads a struct with one field, whose id it stores first.
+func (t *thrift) union(kind *int, fields func() structFields) func(kind byte) {
+	return func(of byte) {
+		if of != typeStruct {
+			fail(errThrift)
+		}
+		t.structure(func(id int, of byte) {
+			*kind = id
+			t.read(of, fields())
 		})
-	})
+	}
 }
 
-func (t *thrift) group(kind byte, g *group) error {
-	return t.fieldStruct(kind, func(id int, kind byte) error {
-		switch id {
-		case 1:
-			return t.list(kind, func(kind byte) error {
-				g.columns = append(g.columns, chunk{})
-				return t.chunk(kind, &g.columns[len(g.columns)-1])
-			})
-		case 2:
-			return t.fieldInt(kind, &g.bytes)
-		case 3:
-			return t.fieldInt(kind, &g.rows)
-		}
-		return t.skip(kind)
-	})
+// fields returns the fields of the logical type's parameters.
+func (l *logical) fields(t *thrift) structFields {
+	switch l.kind {
+	case logicalDecimal:
+		return structFields{1: &l.scale, 2: &l.precision}
+	case logicalTime, logicalTimestamp:
+		return structFields{1: &l.utc, 2: t.union(&l.unit, func() structFields { return structFields{} })}
+	case logicalInteger:
+		return structFields{1: &l.bits, 2: &l.signed}
+	}
+	return structFields{}
 }
 
-func (t *thrift) chunk(kind byte, c *chunk) error {
-	return t.fieldStruct(kind, func(id int, kind byte) error {
-		switch id {
-		case 1:
-			return t.fieldString(kind, &c.elsewhere)
-		case 3:
-			c.hasMeta = true
-			return t.columnMeta(kind, c)
-		case 8, 9:
-			c.encrypted = true
-		}
-		return t.skip(kind)
-	})
+func (g *group) fields(t *thrift) structFields {
+	column := func() any {
+		g.columns = append(g.columns, chunk{})
+		return g.columns[len(g.columns)-1].fields(t)
+	}
+	return structFields{1: column, 2: &g.bytes, 3: &g.rows}
 }
 
-func (t *thrift) columnMeta(kind byte, c *chunk) error {
-	return t.fieldStruct(kind, func(id int, kind byte) error {
-		into := map[int]*int64{1: &c.physical, 4: &c.codec, 5: &c.values, 6: &c.raw, 7: &c.compressed, 9: &c.data, 11: &c.dictionary}[id]
-		if into == nil {
-			return t.skip(kind)
-		}
-		return t.fieldInt(kind, into)
-	})
+func (c *chunk) fields(t *thrift) structFields {
+	encrypted := func(kind byte) {
+		c.encrypted = true
+		t.skip(kind)
+	}
+	meta := func(kind byte) {
+		c.hasMeta = true
+		t.read(kind, structFields{1: &c.physical, 4: &c.codec, 5: &c.values, 6: &c.raw, 7: &c.compressed, 9: &c.data, 11: &c.dictionary})
+	}
+	return structFields{1: &c.elsewhere, 3: meta, 8: encrypted, 9: encrypted}
 }

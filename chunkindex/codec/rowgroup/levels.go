@@ -29,29 +29,25 @@ type hybrid struct {
 
 func newHybrid(b []byte, width int) *hybrid { return &hybrid{b: b, width: width} }
 
-// next returns the next value. At the end of the bytes it returns an error, even if the page's
+// next returns the next value. At the end of the bytes it fails, even if the page's
 // header claims more values.
-func (h *hybrid) next() (uint32, error) {
+func (h *hybrid) next() uint32 {
 	if h.at == h.n {
-		if err := h.fill(); err != nil {
-			return 0, err
-		}
+		h.fill()
 	}
 	h.at++
-	return h.buf[h.at-1], nil
+	return h.buf[h.at-1]
 }
 
 // gap is a null entry.
 type gap struct{ row, def uint16 }
 
 // readGaps reads the definition levels of the next n entries, which must be in the page.
-func (c *column) readGaps(n int) error {
+func (c *column) readGaps(n int) {
 	h, most := c.def, c.most.def
 	for row, k := 0, 0; row < n; row += k {
 		if h.at == h.n {
-			if err := h.start(); err != nil {
-				return err
-			}
+			h.start()
 		}
 		level := h.value
 		switch {
@@ -65,20 +61,15 @@ func (c *column) readGaps(n int) error {
 			}
 			h.unpacked(k)
 		default:
-			var err error
-			if level, err = h.next(); err != nil {
-				return err
-			}
-			k = 1
+			level, k = h.next(), 1
 		}
 		if int(level) > most {
-			return errPage
+			fail(errLevel)
 		}
 		for i := row; i < row+k && int(level) < most; i++ {
 			c.gaps = append(c.gaps, gap{uint16(i), uint16(level)})
 		}
 	}
-	return nil
 }
 
 // unpacked consumes packed values.
@@ -91,46 +82,36 @@ func (h *hybrid) unpacked(n int) {
 }
 
 // start makes the current run one with unread values.
-func (h *hybrid) start() error {
+func (h *hybrid) start() {
 	for h.run == 0 && h.packed == 0 {
-		if err := h.header(); err != nil {
-			return err
-		}
+		h.header()
 	}
-	return nil
 }
 
 // fill unpacks the next values of a run.
-func (h *hybrid) fill() error {
-	if err := h.start(); err != nil {
-		return err
-	}
+func (h *hybrid) fill() {
+	h.start()
 	h.at, h.n = 0, int(min(h.run+h.packed, batch))
 	if h.run > 0 {
 		h.run -= uint64(h.n)
 		for i := range h.buf[:h.n] {
 			h.buf[i] = h.value
 		}
-		return nil
+		return
 	}
 	for i := range h.buf[:h.n] {
 		h.buf[i] = uint32(unpack(h.b, h.bit+uint64(i*h.width), h.width) & mask(h.width))
 	}
 	h.unpacked(h.n)
-	return nil
 }
 
 // header starts the next run.
-func (h *hybrid) header() error {
-	v, n := binary.Uvarint(h.b)
-	if n <= 0 {
-		return errPage
-	}
-	h.b = h.b[n:]
+func (h *hybrid) header() {
+	v := cutUvarint(&h.b)
 	if v&1 == 0 {
 		bytes := (h.width + 7) / 8
 		if len(h.b) < bytes {
-			return errPage
+			fail(errPage)
 		}
 		h.run, h.value = v>>1, 0
 		for i, x := range h.b[:bytes] {
@@ -138,22 +119,31 @@ func (h *hybrid) header() error {
 		}
 		h.b = h.b[bytes:]
 		if h.width < 32 && h.value>>h.width != 0 {
-			return errPage
+			fail(errPage)
 		}
-		return nil
+		return
 	}
 	h.bit, h.packed = 0, v>>1
 	if h.packed > 1<<40 {
-		return errPage
+		fail(errPage)
 	}
 	h.packed *= 8
 	if h.width > 0 { // writers may truncate the padding of the last run
 		h.packed = min(h.packed, uint64(len(h.b))*8/uint64(h.width))
 		if h.packed == 0 {
-			return errPage
+			fail(errPage)
 		}
 	}
-	return nil
+}
+
+// cutUvarint removes a number from the start of b.
+func cutUvarint(b *[]byte) uint64 {
+	v, n := binary.Uvarint(*b)
+	if n <= 0 {
+		fail(errPage)
+	}
+	*b = (*b)[n:]
+	return v
 }
 
 // unpack reads a number of width bits, at most 64, at a bit offset, lowest bit first. The number

@@ -34,194 +34,163 @@ const (
 // maxNesting limits the nesting of structs and lists. Parquet needs six levels.
 const maxNesting = 32
 
-func (t *thrift) uvarint() (uint64, error) {
+func (t *thrift) uvarint() uint64 {
 	v, n := binary.Uvarint(t.b[t.off:])
 	if n <= 0 {
-		return 0, errThrift
+		fail(errThrift)
 	}
 	t.off += n
-	return v, nil
+	return v
 }
 
 // int reads an integer of any width.
-func (t *thrift) int() (int64, error) {
-	v, err := t.uvarint()
-	return int64(v>>1) ^ -int64(v&1), err
+func (t *thrift) int() int64 {
+	v := t.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
 }
 
-func (t *thrift) byte() (byte, error) {
-	if t.off >= len(t.b) {
-		return 0, errThrift
-	}
-	t.off++
-	return t.b[t.off-1], nil
-}
-
-func (t *thrift) bytes() ([]byte, error) {
-	n, err := t.uvarint()
-	if err != nil || n > uint64(len(t.b)-t.off) {
-		return nil, errThrift
+func (t *thrift) take(n uint64) []byte {
+	if n > uint64(len(t.b)-t.off) {
+		fail(errThrift)
 	}
 	t.off += int(n)
-	return t.b[t.off-int(n) : t.off], nil
+	return t.b[t.off-int(n) : t.off]
+}
+
+func (t *thrift) byte() byte { return t.take(1)[0] }
+
+func (t *thrift) bytes() []byte { return t.take(t.uvarint()) }
+
+func (t *thrift) nest() {
+	if t.depth++; t.depth > maxNesting {
+		fail(fmt.Errorf("%w: nested too deeply", errThrift))
+	}
 }
 
 // structure reads a struct. It calls field for each field, which must read or skip the value.
-func (t *thrift) structure(field func(id int, kind byte) error) error {
-	if t.depth++; t.depth > maxNesting {
-		return fmt.Errorf("%w: nested too deeply", errThrift)
-	}
-	defer func() { t.depth-- }()
+func (t *thrift) structure(field func(id int, kind byte)) {
+	t.nest()
 	for id := int64(0); ; {
-		head, err := t.byte()
-		if err != nil || head == 0 {
-			return err
+		head := t.byte()
+		if head == 0 {
+			break
 		}
 		if delta := int64(head >> 4); delta > 0 {
 			id += delta
-		} else if id, err = t.int(); err != nil {
-			return err
+		} else {
+			id = t.int()
 		}
 		if id < 0 || id > 1<<15 {
-			return errThrift
+			fail(errThrift)
 		}
-		if err := field(int(id), head&15); err != nil {
-			return err
-		}
+		field(int(id), head&15)
 	}
+	t.depth--
 }
 
 // list reads a list. It calls element for each element; all elements have the same type.
-func (t *thrift) list(kind byte, element func(kind byte) error) error {
-	if kind != typeList && kind != typeSet {
-		return errThrift
-	}
-	if t.depth++; t.depth > maxNesting {
-		return fmt.Errorf("%w: nested too deeply", errThrift)
-	}
-	defer func() { t.depth-- }()
-	head, err := t.byte()
-	if err != nil {
-		return err
-	}
+func (t *thrift) list(element func(kind byte)) {
+	t.nest()
+	head := t.byte()
 	n := uint64(head >> 4)
 	if n == 15 {
-		if n, err = t.uvarint(); err != nil {
-			return err
-		}
+		n = t.uvarint()
 	}
 	if n > uint64(len(t.b)-t.off) {
-		return errThrift
+		fail(errThrift)
 	}
 	for range n {
-		if err := element(head & 15); err != nil {
-			return err
-		}
+		element(head & 15)
 	}
-	return nil
+	t.depth--
 }
 
 // skip skips the value of a struct's field.
-func (t *thrift) skip(kind byte) error {
-	if kind == typeTrue || kind == typeFalse {
-		return nil // the type itself contains the value
+func (t *thrift) skip(kind byte) {
+	if kind != typeTrue && kind != typeFalse { // these contain the value
+		t.skipElement(kind)
 	}
-	return t.skipElement(kind)
 }
 
-func (t *thrift) skipElement(kind byte) error {
-	var err error
+func (t *thrift) skipElement(kind byte) {
 	switch kind {
 	case typeTrue, typeFalse, typeByte:
-		_, err = t.byte()
+		t.byte()
 	case 4, 5, 6:
-		_, err = t.uvarint()
+		t.uvarint()
 	case typeDouble:
-		err = t.pass(8)
+		t.take(8)
 	case typeBinary:
-		_, err = t.bytes()
+		t.bytes()
 	case typeList, typeSet:
-		err = t.list(kind, t.skipElement)
+		t.list(t.skipElement)
 	case typeMap:
-		err = t.skipMap()
+		t.skipMap()
 	case typeStruct:
-		err = t.structure(func(_ int, kind byte) error { return t.skip(kind) })
+		t.structure(func(_ int, kind byte) { t.skip(kind) })
 	case typeUUID:
-		err = t.pass(16)
+		t.take(16)
 	default:
-		err = errThrift
+		fail(errThrift)
 	}
-	return err
 }
 
-func (t *thrift) pass(n int) error {
-	if n > len(t.b)-t.off {
-		return errThrift
+func (t *thrift) skipMap() {
+	n := t.uvarint()
+	if n == 0 {
+		return
 	}
-	t.off += n
-	return nil
-}
-
-func (t *thrift) skipMap() error {
-	if t.depth++; t.depth > maxNesting {
-		return fmt.Errorf("%w: nested too deeply", errThrift)
-	}
-	defer func() { t.depth-- }()
-	n, err := t.uvarint()
-	if err != nil || n == 0 {
-		return err
-	}
-	kinds, err := t.byte()
-	if err != nil || n > uint64(len(t.b)-t.off) {
-		return errThrift
+	t.nest()
+	kinds := t.byte()
+	if n > uint64(len(t.b)-t.off) {
+		fail(errThrift)
 	}
 	for range n {
-		if err := t.skipElement(kinds >> 4); err != nil {
-			return err
+		t.skipElement(kinds >> 4)
+		t.skipElement(kinds & 15)
+	}
+	t.depth--
+}
+
+// structFields are the destinations of a struct's fields by their ids, as in thrift.read.
+type structFields map[int]any
+
+// read reads the value of a struct's field. into is a pointer to an integer, a string or a boolean,
+// the fields of a struct, a function that returns the destination of each element of a list, or a
+// function that reads the value. nil skips the value.
+func (t *thrift) read(kind byte, into any) {
+	ok := true
+	switch v := into.(type) {
+	case nil:
+		t.skip(kind)
+	case *int64:
+		switch kind {
+		case typeByte:
+			*v = int64(int8(t.byte()))
+		case 4, 5, 6:
+			*v = t.int()
+		default:
+			ok = false
 		}
-		if err := t.skipElement(kinds & 15); err != nil {
-			return err
+	case *string:
+		if ok = kind == typeBinary; ok {
+			*v = string(t.bytes())
 		}
+	case *bool:
+		ok = kind == typeTrue || kind == typeFalse
+		*v = kind == typeTrue
+	case structFields:
+		if ok = kind == typeStruct; ok {
+			t.structure(func(id int, kind byte) { t.read(kind, v[id]) })
+		}
+	case func() any:
+		if ok = kind == typeList || kind == typeSet; ok {
+			t.list(func(kind byte) { t.read(kind, v()) })
+		}
+	case func(kind byte):
+		v(kind)
 	}
-	return nil
-}
-
-// These functions read fields of a struct and check that the metadata has the expected type.
-
-func (t *thrift) fieldInt(kind byte, v *int64) (err error) {
-	switch kind {
-	case typeByte:
-		var b byte
-		b, err = t.byte()
-		*v = int64(int8(b))
-	case 4, 5, 6:
-		*v, err = t.int()
-	default:
-		err = errThrift
+	if !ok {
+		fail(errThrift)
 	}
-	return err
-}
-
-func (t *thrift) fieldString(kind byte, v *string) error {
-	if kind != typeBinary {
-		return errThrift
-	}
-	b, err := t.bytes()
-	*v = string(b)
-	return err
-}
-
-func fieldBool(kind byte, v *bool) error {
-	if kind != typeTrue && kind != typeFalse {
-		return errThrift
-	}
-	*v = kind == typeTrue
-	return nil
-}
-
-func (t *thrift) fieldStruct(kind byte, field func(id int, kind byte) error) error {
-	if kind != typeStruct {
-		return errThrift
-	}
-	return t.structure(field)
 }
