@@ -47,7 +47,7 @@ type batchReader struct {
 
 // newBatchReader returns a reader of a message's record batch t, which contains rows or the values
 // of a dictionary. body is the message's complete body.
-func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader, int64, error) {
+func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader, int64) {
 	r := &batchReader{t: t, body: body, packed: m.packed, unpack: u}
 	r.nodes, r.nodesN = t.vector(1, 16)
 	r.buffers, r.buffersN = t.vector(2, 16)
@@ -55,132 +55,111 @@ func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader
 	if t.has(3) {
 		c := t.table(3)
 		if r.packed = int(c.u8(0, 0)); r.packed > packZstd || c.u8(1, 0) != 0 {
-			return nil, 0, fmt.Errorf("it is compressed by codec %d; only LZ4 and zstd are supported", r.packed)
+			fail(fmt.Errorf("it is compressed by codec %d; only LZ4 and zstd are supported", r.packed))
 		}
 	}
 	n := t.i64(0)
-	if t.f == nil || t.f.bad || n < 0 {
-		return nil, 0, errMessage
+	if t.f == nil || n < 0 {
+		fail(errMessage)
 	}
-	return r, n, nil
+	return r, n
 }
 
 // left reports whether there are unread nodes or buffers, which then belong to no column.
 func (r *batchReader) left() bool { return r.nodesN > 0 || r.buffersN > 0 || r.viewsN > 0 }
 
-func (r *batchReader) node() (n, nulls int64, err error) {
+func (r *batchReader) node() (n, nulls int64) {
 	if r.nodesN == 0 {
-		return 0, 0, errBuffer
+		fail(errBuffer)
 	}
 	n, nulls = r.t.f.i64(r.nodes), r.t.f.i64(r.nodes+8)
 	r.nodes, r.nodesN = r.nodes+16, r.nodesN-1
 	if n < 0 || nulls < 0 || nulls > n || n > rows.MaxRow {
-		return 0, 0, errBuffer
+		fail(errBuffer)
 	}
-	return n, nulls, nil
+	return n, nulls
 }
 
 // buffer returns the next buffer after decompressing it.
-func (r *batchReader) buffer() ([]byte, error) {
+func (r *batchReader) buffer() []byte {
 	if r.buffersN == 0 {
-		return nil, errBuffer
+		fail(errBuffer)
 	}
 	off, n := r.t.f.i64(r.buffers), r.t.f.i64(r.buffers+8)
 	r.buffers, r.buffersN = r.buffers+16, r.buffersN-1
 	if off < 0 || n < 0 || off > int64(len(r.body)) || n > int64(len(r.body))-off {
-		return nil, errBuffer
+		fail(errBuffer)
 	}
 	b := r.body[off : off+n]
 	if r.packed < 0 || n == 0 {
-		return b, nil
+		return b
 	}
 	if n < 8 {
-		return nil, errBuffer
+		fail(errBuffer)
 	}
 	length := int64(binary.LittleEndian.Uint64(b))
 	if length == -1 {
-		return b[8:], nil
+		return b[8:]
 	}
-	return r.unpack.bytes(r.packed, b[8:], length)
+	b, err := r.unpack.bytes(r.packed, b[8:], length)
+	if err != nil {
+		fail(err)
+	}
+	return b
 }
 
 // array reads the values of a node from the record batch.
-func (r *batchReader) array(l *layout) (*array, error) {
-	n, nulls, err := r.node()
-	if err != nil {
-		return nil, err
-	}
+func (r *batchReader) array(l *layout) *array {
+	n, nulls := r.node()
 	a := &array{layout: l, n: n}
 	if l.form == formNull {
-		return a, nil
+		return a
 	}
-	valid, err := r.buffer()
-	if err != nil {
-		return nil, err
-	}
+	valid := r.buffer()
 	if nulls > 0 {
 		if a.valid = valid; int64(len(valid)) < (n+7)/8 {
-			return nil, fmt.Errorf("column %.100q: %d nulls: %w", l.node.Name, nulls, errBuffer)
+			failIn(l.node, fmt.Errorf("%d nulls: %w", nulls, errBuffer))
 		}
 	}
-	if err := r.values(a); err != nil {
-		return nil, err
-	}
-	return a, a.check()
-}
-
-// values reads the buffers that follow the validity bitmap, and the children's arrays.
-func (r *batchReader) values(a *array) (err error) {
 	switch a.form {
 	case formBytes, formLarge, formList, formLists:
-		if a.offsets, err = r.buffer(); err != nil {
-			return err
-		}
+		a.offsets = r.buffer()
 	}
 	switch a.form {
 	case formFixed, formBits, formBytes, formLarge, formView, formCoded:
-		a.data, err = r.buffer()
+		a.data = r.buffer()
 	}
-	if err == nil && a.form == formView {
-		err = r.viewed(a)
-	}
-	if a.form == formCoded {
+	switch a.form {
+	case formView:
+		r.viewed(a)
+	case formCoded:
 		a.dict, r.dicts = r.dicts[0], r.dicts[1:]
 	}
 	for _, c := range a.layout.children {
-		if err != nil {
-			return err
-		}
-		var child *array
-		child, err = r.array(c)
-		a.children = append(a.children, child)
+		a.children = append(a.children, r.array(c))
 	}
-	return err
+	a.check()
+	return a
 }
 
 // viewed reads the buffers to which the views of an array refer.
-func (r *batchReader) viewed(a *array) error {
+func (r *batchReader) viewed(a *array) {
 	if r.viewsN == 0 {
-		return errBuffer
+		fail(errBuffer)
 	}
 	n := r.t.f.i64(r.views)
 	r.views, r.viewsN = r.views+8, r.viewsN-1
 	if n < 0 || n > int64(r.buffersN) {
-		return errBuffer
+		fail(errBuffer)
 	}
 	for range n {
-		b, err := r.buffer()
-		if err != nil {
-			return err
-		}
-		a.others = append(a.others, b)
+		a.others = append(a.others, r.buffer())
 	}
-	return nil
 }
 
 // check validates the buffer lengths against the number of values. Offsets and views are validated
 // later, when they are read.
-func (a *array) check() error {
+func (a *array) check() {
 	ok := true
 	switch a.form {
 	case formFixed:
@@ -203,9 +182,8 @@ func (a *array) check() error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("column %.100q: %w", a.node.Name, errBuffer)
+		failIn(a.node, errBuffer)
 	}
-	return nil
 }
 
 func (a *array) null(i int64) bool {
@@ -215,12 +193,12 @@ func (a *array) null(i int64) bool {
 	if a.form != formCoded || !a.dict.nulls {
 		return false
 	}
-	_, null, err := a.decoded(i)
-	return null && err == nil
+	_, null := a.decoded(i)
+	return null
 }
 
 // decoded returns the dictionary value of entry i.
-func (a *array) decoded(i int64) (v []byte, null bool, err error) {
+func (a *array) decoded(i int64) (v []byte, null bool) {
 	b := a.data[i<<a.width:]
 	n := uint64(0)
 	for k := range 1 << a.width {
@@ -231,10 +209,9 @@ func (a *array) decoded(i int64) (v []byte, null bool, err error) {
 	}
 	k, ok := a.dict.find(n)
 	if !ok {
-		return nil, false, fmt.Errorf("column %.100q: %w", a.node.Name, errPlace)
+		failIn(a.node, errPlace)
 	}
-	v, null = a.dict.value(k)
-	return v, null, nil
+	return a.dict.value(k)
 }
 
 // span returns the range of the elements of list i, or of the bytes of value i.
@@ -255,50 +232,50 @@ var (
 )
 
 // value returns the bytes of non-null value i of an array that is neither a list nor a struct.
-func (a *array) value(i int64) ([]byte, error) {
+func (a *array) value(i int64) []byte {
 	switch a.form {
 	case formFixed:
 		size := int64(a.node.Size)
-		return a.data[i*size : (i+1)*size], nil
+		return a.data[i*size : (i+1)*size]
 	case formBits:
 		if a.data[i/8]&(1<<(i%8)) != 0 {
-			return yes, nil
+			return yes
 		}
-		return no, nil
+		return no
 	case formView:
 		return a.view(a.data[16*i : 16*i+16])
 	case formCoded:
-		v, _, err := a.decoded(i)
-		return v, err
+		v, _ := a.decoded(i)
+		return v
 	}
 	from, to := a.span(i)
 	if from < 0 || to < from || to > int64(len(a.data)) {
-		return nil, fmt.Errorf("column %.100q: %w", a.node.Name, errBuffer)
+		failIn(a.node, errBuffer)
 	}
-	return a.data[from:to], nil
+	return a.data[from:to]
 }
 
 // view returns the bytes of a view. Short values are stored inline, longer values in another
 // buffer.
-func (a *array) view(v []byte) ([]byte, error) {
+func (a *array) view(v []byte) []byte {
 	n := int64(int32(binary.LittleEndian.Uint32(v)))
 	if n >= 0 && n <= 12 {
-		return v[4 : 4+n], nil
+		return v[4 : 4+n]
 	}
 	at, off := int64(int32(binary.LittleEndian.Uint32(v[8:]))), int64(int32(binary.LittleEndian.Uint32(v[12:])))
 	if n < 0 || at < 0 || at >= int64(len(a.others)) || off < 0 || off > int64(len(a.others[at])) || n > int64(len(a.others[at]))-off {
-		return nil, fmt.Errorf("column %.100q: %w", a.node.Name, errBuffer)
+		failIn(a.node, errBuffer)
 	}
-	return a.others[at][off : off+n], nil
+	return a.others[at][off : off+n]
 }
 
 // elements returns the validated range of the elements of list i.
-func (a *array) elements(i int64) (from, to int64, err error) {
+func (a *array) elements(i int64) (from, to int64) {
 	from, to = a.span(i)
 	if from < 0 || to < from || to > a.children[0].n {
-		return 0, 0, fmt.Errorf("column %.100q: %w", a.node.Name, errBuffer)
+		failIn(a.node, errBuffer)
 	}
-	return from, to, nil
+	return from, to
 }
 
 // full reports whether none of the values [from, to) are null.

@@ -73,7 +73,8 @@ func split(stored []byte) (*Message, []byte, error) {
 }
 
 // begin starts a record batch. dicts contains the dictionaries of its columns.
-func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
+func (d *Decoder) begin(stored []byte, dicts []*dictionary) (err error) {
+	defer catch(&err)
 	m, body, err := split(stored)
 	if err != nil {
 		return err
@@ -82,23 +83,17 @@ func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
 		return errMessage
 	}
 	d.unpack.next()
-	r, count, err := newBatchReader(m, m.header, body, &d.unpack)
-	if err != nil {
-		return err
-	}
+	r, count := newBatchReader(m, m.header, body, &d.unpack)
 	d.dicts, r.dicts = dicts, dicts
 	var arrays []*array
 	for _, l := range d.schema.all {
-		a, err := r.array(l)
-		if err != nil {
-			return err
-		}
+		a := r.array(l)
 		if a.n != count {
 			return errBuffer
 		}
 		arrays = append(arrays, a)
 	}
-	if r.left() || m.header.f.bad {
+	if r.left() {
 		return errBuffer
 	}
 	d.n, d.at = count, 0
@@ -110,16 +105,21 @@ func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
 
 // Next appends the next row to dst, which must not exceed limit. It returns io.EOF after the last
 // row of the batch.
-func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
+func (d *Decoder) Next(dst []byte, limit int64) (_ []byte, err error) {
+	defer d.nameRow(&err)
+	defer catch(&err)
 	if d.at == d.n {
 		return dst, io.EOF
 	}
 	d.at++
-	b, err := d.row.append(dst, d.at-1, limit)
-	if errors.Is(err, rows.ErrLimit) {
-		err = fmt.Errorf("row %d: %w", d.at-1, err)
+	return d.row.append(dst, d.at-1, limit), nil
+}
+
+// nameRow adds the number of the row to the error for a row that is too long.
+func (d *Decoder) nameRow(err *error) {
+	if errors.Is(*err, rows.ErrLimit) {
+		*err = fmt.Errorf("row %d: %w", d.at-1, *err)
 	}
-	return b, err
 }
 
 // Fits returns an error if decoding the current batch needed more memory than Room allows. The
@@ -162,18 +162,15 @@ func Decode(params, stored, dst []byte, m *rows.Mapping) error {
 }
 
 // fill writes all rows of a record batch to dst[at:] and returns the offset after them.
-func (d *Decoder) fill(batch []byte, dicts []*dictionary, dst []byte, at int) (int, error) {
+func (d *Decoder) fill(batch []byte, dicts []*dictionary, dst []byte, at int) (_ int, err error) {
 	if err := d.begin(batch, dicts); err != nil {
 		return at, err
 	}
-	for {
-		b, err := d.Next(dst[:at], int64(len(dst)))
-		if errors.Is(err, io.EOF) {
-			return at, nil
-		}
-		if err != nil {
-			return at, err
-		}
-		at = len(b)
+	defer d.nameRow(&err)
+	defer catch(&err)
+	for d.at < d.n {
+		d.at++
+		at = len(d.row.append(dst[:at], d.at-1, int64(len(dst))))
 	}
+	return at, nil
 }

@@ -138,7 +138,8 @@ func (r *paramsReader) dictionary(l *layout) *dictionary {
 // Dictionary reads a complete dictionary message, which contains a dictionary or additional values
 // for one. If replaces is set, the message may replace an earlier dictionary of the same columns,
 // as streams do. Files do not.
-func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
+func (d *Decoder) Dictionary(stored []byte, replaces bool) (err error) {
+	defer catch(&err)
 	m, body, err := split(stored)
 	if err != nil {
 		return err
@@ -152,15 +153,9 @@ func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
 		return errNoColumn
 	}
 	d.unpack.next()
-	r, n, err := newBatchReader(m, m.header.table(1), body, &d.unpack)
-	if err != nil {
-		return err
-	}
-	a, err := r.array(columns[0].values)
-	if err != nil {
-		return err
-	}
-	if a.n != n || r.left() || m.header.f.bad {
+	r, n := newBatchReader(m, m.header.table(1), body, &d.unpack)
+	a := r.array(columns[0].values)
+	if a.n != n || r.left() {
 		return errBuffer
 	}
 	if err := d.keep(id, a, more, replaces); err != nil {
@@ -198,10 +193,7 @@ func (d *Decoder) extend(to *dictionary, a *array) error {
 		var v []byte
 		null := a.null(i)
 		if !null {
-			var err error
-			if v, err = a.value(i); err != nil {
-				return err
-			}
+			v = a.value(i)
 		}
 		if d.held += 4 + int64(len(v)); d.held > MaxDictionary {
 			return ErrDictionary

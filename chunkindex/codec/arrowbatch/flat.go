@@ -2,44 +2,26 @@ package arrowbatch
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// flat reads an untrusted flatbuffer. A read out of bounds returns zero and sets bad.
-type flat struct {
-	b   []byte
-	bad bool
-}
+// flat reads an untrusted flatbuffer. A read out of bounds fails.
+type flat struct{ b []byte }
 
 func (f *flat) bytes(at, n int) []byte {
 	if at < 0 || n < 0 || at > len(f.b) || n > len(f.b)-at {
-		f.bad = true
-		return nil
+		fail(errMessage)
 	}
 	return f.b[at : at+n]
 }
 
-func (f *flat) u16(at int) int {
-	if b := f.bytes(at, 2); b != nil {
-		return int(binary.LittleEndian.Uint16(b))
-	}
-	return 0
-}
+func (f *flat) u16(at int) int { return int(binary.LittleEndian.Uint16(f.bytes(at, 2))) }
 
-func (f *flat) u32(at int) int {
-	if b := f.bytes(at, 4); b != nil {
-		return int(binary.LittleEndian.Uint32(b))
-	}
-	return 0
-}
+func (f *flat) u32(at int) int { return int(binary.LittleEndian.Uint32(f.bytes(at, 4))) }
 
-func (f *flat) i64(at int) int64 {
-	if b := f.bytes(at, 8); b != nil {
-		return int64(binary.LittleEndian.Uint64(b))
-	}
-	return 0
-}
+func (f *flat) i64(at int) int64 { return int64(binary.LittleEndian.Uint64(f.bytes(at, 8))) }
 
 // table is a table of a flatbuffer. The zero table represents a missing table, in which all entries
 // have their default values.
@@ -73,9 +55,7 @@ func (t table) entry(i int) int {
 // u8, i16, i32 and i64 return the number in an entry, or def if the entry is absent.
 func (t table) u8(i int, def byte) byte {
 	if at := t.entry(i); at != 0 {
-		if b := t.f.bytes(at, 1); b != nil {
-			return b[0]
-		}
+		return t.f.bytes(at, 1)[0]
 	}
 	return def
 }
@@ -122,18 +102,18 @@ func (t table) vector(i, size int) (at, n int) {
 	}
 	at = ref + t.f.u32(ref)
 	n = t.f.u32(at)
-	if at += 4; n > len(t.f.b)/size || t.f.bytes(at, n*size) == nil && n > 0 {
-		t.f.bad = true
-		return 0, 0
+	if n > len(t.f.b)/size {
+		fail(errMessage)
 	}
-	return at, n
+	t.f.bytes(at+4, n*size)
+	return at + 4, n
 }
 
 // tables returns the elements of a vector of tables.
 func (t table) tables(i int) []table {
 	at, n := t.vector(i, 4)
 	if n > rows.MaxNodes {
-		t.f.bad, n = true, 0
+		fail(errMessage)
 	}
 	all := make([]table, n)
 	for k := range all {
@@ -149,4 +129,27 @@ func (t table) text(i int) string {
 		return ""
 	}
 	return string(t.f.bytes(at, n))
+}
+
+// failure is a panic that catch returns as an error.
+type failure struct{ err error }
+
+// fail raises an error. Decoding untrusted bytes can fail at each value, and only the callers of the
+// package handle the error.
+//
+//go:noinline
+func fail(err error) { panic(failure{err}) }
+
+// failIn raises an error of a column.
+func failIn(n *rows.Node, err error) { fail(fmt.Errorf("column %.100q: %w", n.Name, err)) }
+
+// catch sets the error of a function that called fail.
+func catch(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case failure:
+		*err = r.err
+	default:
+		panic(r)
+	}
 }

@@ -55,7 +55,8 @@ func HeadLength(b []byte) (int64, error) {
 }
 
 // ParseMessage parses the head of a message. b must contain exactly the head.
-func ParseMessage(b []byte) (*Message, error) {
+func ParseMessage(b []byte) (_ *Message, err error) {
+	defer catch(&err)
 	n, err := HeadLength(b)
 	if err != nil || n != int64(len(b)) {
 		return nil, errMessage
@@ -69,7 +70,7 @@ func ParseMessage(b []byte) (*Message, error) {
 	if m.packed, err = experimental(t); err != nil {
 		return nil, err
 	}
-	if f.bad || m.Body < 0 || m.Body%8 != 0 {
+	if m.Body < 0 || m.Body%8 != 0 {
 		return nil, errMessage
 	}
 	return m, nil
@@ -106,20 +107,14 @@ type Footer struct {
 }
 
 // ParseFooter parses the footer of a file.
-func ParseFooter(b []byte) (*Footer, error) {
-	f := &flat{b: b}
-	t := f.root()
+func ParseFooter(b []byte) (_ *Footer, err error) {
+	defer catch(&err)
+	t := (&flat{b: b}).root()
 	s, err := new(schemaReader).schema(t.table(1))
 	if err != nil {
 		return nil, err
 	}
-	all := &Footer{Schema: s}
-	if all.Dictionaries, err = t.blocks(2, "dictionary"); err != nil {
-		return nil, err
-	}
-	if all.Batches, err = t.blocks(3, "record batch"); err != nil {
-		return nil, err
-	}
+	all := &Footer{Schema: s, Dictionaries: t.blocks(2, "dictionary"), Batches: t.blocks(3, "record batch")}
 	end := int64(0)
 	for i, block := range all.Batches {
 		if block.Offset < end {
@@ -131,20 +126,17 @@ func ParseFooter(b []byte) (*Footer, error) {
 }
 
 // blocks parses a vector of message locations.
-func (t table) blocks(entry int, what string) ([]Block, error) {
+func (t table) blocks(entry int, what string) []Block {
 	at, n := t.vector(entry, 24)
 	blocks := make([]Block, n)
 	for i := range blocks {
 		off, head, body := t.f.i64(at+24*i), int64(int32(t.f.u32(at+24*i+8))), t.f.i64(at+24*i+16)
 		if off < 0 || head < prefix || body < 0 || head+body < 0 || off+head+body < off {
-			return nil, fmt.Errorf("%s %d of the footer: %w", what, i, errMessage)
+			fail(fmt.Errorf("%s %d of the footer: %w", what, i, errMessage))
 		}
 		blocks[i] = Block{off, head + body}
 	}
-	if t.f.bad {
-		return nil, errMessage
-	}
-	return blocks, nil
+	return blocks
 }
 
 // ParseSchema parses the schema in a message of kind KindSchema.

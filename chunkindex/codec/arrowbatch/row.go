@@ -2,7 +2,6 @@ package arrowbatch
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
@@ -72,41 +71,40 @@ func newList(a *array) (l *list, err error) {
 }
 
 // append appends row i to dst, which must not exceed limit.
-func (r *record) append(dst []byte, i, limit int64) ([]byte, error) {
+func (r *record) append(dst []byte, i, limit int64) []byte {
 	r.builder.Reset()
 	for s := 0; s < len(r.arrays); s++ {
-		a := r.arrays[s]
-		if a.null(i) {
-			if !a.node.Nullable {
-				return dst, fmt.Errorf("column %.100q: %w", a.node.Name, errUnmasked)
-			}
+		switch a := r.arrays[s]; {
+		case a.absent(i, a.node):
 			r.builder.Null(s)
 			s += r.layout.Steps[s].Skip
-			continue
-		}
-		switch a.node.Kind {
-		case rows.Struct:
-		case rows.List:
+		case a.node.Kind == rows.List:
 			l := r.inner[s]
 			l.reset()
-			v, err := l.value(i, limit)
-			if err != nil {
-				return dst, err
-			}
-			r.builder.Variable(v)
-		default:
-			v, err := a.value(i)
-			if err != nil {
-				return dst, err
-			}
-			if a.node.Kind == rows.Fixed {
-				r.builder.Fixed(v)
-			} else {
-				r.builder.Variable(v)
-			}
+			r.builder.Variable(l.value(i, limit))
+		case a.node.Kind == rows.Fixed:
+			r.builder.Fixed(a.value(i))
+		case a.node.Kind == rows.Bytes:
+			r.builder.Variable(a.value(i))
 		}
 	}
-	return r.builder.Append(dst, limit)
+	dst, err := r.builder.Append(dst, limit)
+	if err != nil {
+		fail(err)
+	}
+	return dst
+}
+
+// absent reports whether value i is null. It fails if the schema does not allow that. column is the
+// node for the error.
+func (a *array) absent(i int64, column *rows.Node) bool {
+	if !a.null(i) {
+		return false
+	}
+	if !a.node.Nullable {
+		failIn(column, errUnmasked)
+	}
+	return true
 }
 
 // reset discards the encoded lists of the preceding row.
@@ -117,79 +115,62 @@ func (l *list) reset() {
 }
 
 // value returns list i in encoded form. The result is valid until reset.
-func (l *list) value(i, limit int64) ([]byte, error) {
-	from, to, err := l.elements(i)
-	if err != nil {
-		return nil, err
-	}
+func (l *list) value(i, limit int64) []byte {
+	from, to := l.elements(i)
 	if l.children[0].node.Kind == rows.Fixed {
 		return l.flat(from, to, limit)
 	}
 	if to-from > limit {
-		return nil, rows.ErrLimit
+		fail(rows.ErrLimit)
 	}
 	start := len(l.buf)
 	nulls := make([]bool, to-from)
 	for k := range nulls {
-		if nulls[k] = l.children[0].null(from + int64(k)); nulls[k] {
-			if !l.children[0].node.Nullable {
-				return nil, fmt.Errorf("column %.100q: %w", l.node.Name, errUnmasked)
-			}
+		if nulls[k] = l.children[0].absent(from+int64(k), l.node); nulls[k] {
 			continue
 		}
-		if err := l.element(from+int64(k), limit); err != nil {
-			return nil, err
-		}
-		if int64(len(l.buf)) > limit {
-			return nil, rows.ErrLimit
+		if l.element(from+int64(k), limit); int64(len(l.buf)) > limit {
+			fail(rows.ErrLimit)
 		}
 	}
 	l.buf = rows.SealList(l.buf, start, nulls)
-	return l.buf[start:], nil
+	return l.buf[start:]
 }
 
 // flat returns the concatenated fixed-size values [from, to).
-func (l *list) flat(from, to, limit int64) ([]byte, error) {
+func (l *list) flat(from, to, limit int64) []byte {
 	element := l.children[0]
 	size := int64(element.node.Size)
 	if !element.full(from, to) {
-		return nil, fmt.Errorf("column %.100q: %w", l.node.Name, errNull)
+		failIn(l.node, errNull)
 	}
 	if (to-from)*size > limit {
-		return nil, rows.ErrLimit
+		fail(rows.ErrLimit)
 	}
 	if element.form == formFixed {
-		return element.data[from*size : to*size], nil
+		return element.data[from*size : to*size]
 	}
 	start := len(l.buf)
 	for i := from; i < to; i++ {
-		v, err := element.value(i)
-		if err != nil {
-			return nil, err
-		}
-		l.buf = append(l.buf, v...)
+		l.buf = append(l.buf, element.value(i)...)
 	}
-	return l.buf[start:], nil
+	return l.buf[start:]
 }
 
 // element appends a non-null element.
-func (l *list) element(i, limit int64) (err error) {
-	if l.record != nil {
-		l.buf, err = l.record.append(l.buf, i, limit)
-		return err
-	}
+func (l *list) element(i, limit int64) {
 	var v []byte
-	if l.inner != nil {
-		v, err = l.inner.value(i, limit)
-	} else {
-		v, err = l.children[0].value(i)
-	}
-	if err != nil {
-		return err
+	switch {
+	case l.record != nil:
+		l.buf = l.record.append(l.buf, i, limit)
+		return
+	case l.inner != nil:
+		v = l.inner.value(i, limit)
+	default:
+		v = l.children[0].value(i)
 	}
 	if int64(len(l.buf)+len(v)) > limit {
-		return rows.ErrLimit
+		fail(rows.ErrLimit)
 	}
 	l.buf = append(binary.LittleEndian.AppendUint32(l.buf, uint32(len(v))), v...)
-	return nil
 }

@@ -67,7 +67,8 @@ func DeclaredFields(b []byte) ([]*rows.Node, error) {
 	return s.Fields, nil
 }
 
-func (r *schemaReader) schema(t table) (*Schema, error) {
+func (r *schemaReader) schema(t table) (_ *Schema, err error) {
+	defer catch(&err)
 	if t.f == nil {
 		return nil, errSchema
 	}
@@ -83,9 +84,6 @@ func (r *schemaReader) schema(t table) (*Schema, error) {
 		if note.text(0) == rows.HubKey {
 			hub = note.text(1)
 		}
-	}
-	if t.f.bad {
-		return nil, errSchema
 	}
 	s := &Schema{all: all, Hub: hub, coded: r.coded}
 	for _, l := range all {
@@ -108,7 +106,7 @@ func (r *schemaReader) fields(tables []table, depth int) ([]*layout, error) {
 		l, err := r.field(t, depth)
 		switch {
 		case err == nil:
-		case r.lenient && !t.f.bad:
+		case r.lenient:
 			l = &layout{node: &rows.Node{Name: t.text(0)}}
 		default:
 			return nil, err
@@ -120,7 +118,7 @@ func (r *schemaReader) fields(tables []table, depth int) ([]*layout, error) {
 
 func (r *schemaReader) field(t table, depth int) (*layout, error) {
 	name := t.text(0)
-	if r.nodes++; r.nodes > rows.MaxNodes || depth > rows.MaxDepth || t.f.bad {
+	if r.nodes++; r.nodes > rows.MaxNodes || depth > rows.MaxDepth {
 		return nil, errSchema
 	}
 	children, err := r.fields(t.tables(5), depth+1)
