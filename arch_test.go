@@ -100,11 +100,11 @@ func floorPlan() map[string]room {
 		"chunkindex/format/naming":     {ours: []string{"chunkindex/format/."}, never: []string{"context", "net", "os"}},
 		"chunkindex/format/offsets":    {ours: []string{"chunkindex/format/."}, never: []string{"net", "os"}},
 		"chunkindex/format/rowscan":    {ours: []string{"chunkindex/codec/.", "chunkindex/format/.", "chunkindex/rows"}, never: []string{"net/http", "os"}},
-		"chunkindex/format/arrowipc":   columnar("chunkindex/codec/arrowbatch"),
+		"chunkindex/format/arrowipc":   columnar("chunkindex/codec/arrowbatch", "chunkindex/format/offsets"),
 		"chunkindex/format/csv":        flat("chunkindex/format/naming"),
 		"chunkindex/format/files":      flat("chunkindex/format/naming"),
 		"chunkindex/format/jsonl":      flat("chunkindex/codec/.", "chunkindex/codec/jsonvalue", "chunkindex/rows"),
-		"chunkindex/format/litdata":    flat("chunkindex/format/offsets"),
+		"chunkindex/format/litdata":    flat("chunkindex/codec/.", "chunkindex/format/offsets"),
 		"chunkindex/format/mds":        {ours: flat("chunkindex/format/offsets").ours, outside: []string{"github.com/cespare/xxhash/v2", "github.com/zeebo/xxh3"}, never: []string{"net", "os"}},
 		"chunkindex/format/parquet":    columnar("chunkindex/codec/rowgroup", "chunkindex/codec/arrowbatch"),
 		"chunkindex/format/tokens":     flat("chunkindex/format/offsets"),
@@ -282,9 +282,9 @@ func flat(more ...string) room {
 	return room{ours: append([]string{"chunkindex/format/.", "chunkindex/framing"}, more...), never: []string{"net", "os"}}
 }
 
-// columnar returns the row of a format whose samples are rows that codecs decode.
-func columnar(codecs ...string) room {
-	return flat(append(codecs, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")...)
+// columnar returns the row of a format whose samples are rows that a codec decodes.
+func columnar(more ...string) room {
+	return flat(append(more, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")...)
 }
 
 // onlyHere returns, for each library that only one package may import, that package. Tests count

@@ -17,7 +17,8 @@ pytest, mypy, ruff, build, numpy, pyarrow, redbot (tools/requirements-test.txt),
 and those that trainers use (tools/requirements-peers.txt): webdataset, mosaicml-streaming, litdata, tfrecord,
 datasets, duckdb, polars, fastparquet, torchdata, lightning, accelerate. torch and torchvision are Debian 12's (1.13, CPU, for CPython 3.11),
 of which the environment sees nothing else; on macOS they are PyPI's. Millrace itself is not
-installed: set PYTHONPATH=client/python, or use `--`. In Go: harness.Python(t).
+installed: set PYTHONPATH=client/python, or use `--`. In Go: harness.Python(t). The newest release of litdata, which only
+integration/python/layouts.py imports, has a directory of its own there (tools/requirements-litdata.txt).
 HELP
 }
 
@@ -111,7 +112,9 @@ hash=$({ cat "$here"/requirements-{test,docs,peers}.txt; echo "layout 1, $python
 venv=$cache/python-$hash
 interpreter=$venv/bin/python
 
-if [ ! -e "$venv/complete" ]; then
+newest=$venv/newest-$(digest <"$here/requirements-litdata.txt" | cut -c1-12)
+
+if [ ! -e "$venv/complete" ] || [ ! -e "$newest" ]; then
   if [ "${1:-}" = --path ]; then
     echo "the Python environment is not installed; run make deps" >&2
     exit 1
@@ -123,6 +126,11 @@ if [ ! -e "$venv/complete" ]; then
     flock 9
   fi
   [ -e "$venv/complete" ] || install
+  if [ ! -e "$newest" ]; then
+    rm -rf "$venv"/newest-*
+    pip_install --target "$newest.part" -r "$here/requirements-litdata.txt"
+    mv "$newest.part" "$newest"
+  fi
   exec 9>&-
 fi
 

@@ -53,10 +53,13 @@ func (s *source) Read(p []byte) (int, error) {
 // at returns the stored offset of the next unconsumed byte.
 func (s *source) at() int64 { return s.n - int64(s.buf.Buffered()) }
 
-// NewReader returns a reader of an object compressed by c, after checking the object's magic
-// number. It returns an error if c is None.
+// NewReader returns a reader of frames, after checking the magic number of c. If in is an io.Seeker,
+// its position is the stored offset of the first frame. NewReader returns an error if c is None.
 func NewReader(c Codec, in io.Reader) (*Reader, error) {
 	r := newReader(c, in)
+	if s, ok := in.(io.Seeker); ok {
+		r.src.n, _ = s.Seek(0, io.SeekCurrent)
+	}
 	head, err := r.src.buf.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -111,8 +114,11 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// Close releases the decoder.
-func (r *Reader) Close() { r.frames.close() }
+// Close releases the decoder. It returns nil.
+func (r *Reader) Close() error {
+	r.frames.close()
+	return nil
+}
 
 // Params returns the parameters that Decode needs for a chunk that begins at a decoded offset. They
 // are the parameters of the frame at this offset, which must be known. Later frames do not need

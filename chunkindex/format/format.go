@@ -106,6 +106,22 @@ type Ranges interface {
 	ReadRange(ctx context.Context, offset int64, p []byte) error
 }
 
+// Listed reads ranges of an object through a listing.
+type Listed struct {
+	Listing
+	Key string
+}
+
+func (l Listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
+	in, err := l.Open(ctx, l.Key, offset)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = io.ReadFull(in, p)
+	return err
+}
+
 // Stored returns a reader of a stored object of this size.
 func Stored(ctx context.Context, in Ranges, size int64) *io.SectionReader {
 	return io.NewSectionReader(readerAt{ctx, in}, 0, size)

@@ -7,6 +7,7 @@ Both print a JSON object: for each data set its rows, each as JSON, in a canonic
 """
 
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -22,6 +23,7 @@ os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 import datasets
 import deltalake
 import duckdb
+import numpy
 import pandas
 import PIL.Image
 import polars
@@ -155,6 +157,46 @@ def saved_and_mapped(to: pathlib.Path) -> Rows:
     return datasets.load_from_disk(str(to)).to_list()
 
 
+def newest_litdata() -> Any:
+    """LitData's newest release (tools/requirements-litdata.txt), which names types of newer releases of torch."""
+    import torch
+
+    sys.path.insert(0, str(next(pathlib.Path(sys.prefix).glob("newest-*"))))
+    for name in ("uint16", "uint32", "uint64"):
+        setattr(torch, name, getattr(torch, name, name))
+    return importlib.import_module("litdata.streaming")
+
+
+def litdata(to: pathlib.Path, items: list[Any], **options: Any) -> list[Any]:
+    """Chunks of LitData, as optimize writes them."""
+    streaming = newest_litdata()
+    cache = streaming.Cache(str(to), chunk_size=100, **options)
+    for i, item in enumerate(items):
+        cache[i] = item
+    cache.done()
+    cache.merge()
+    found = streaming.StreamingDataset(str(to))
+    return [found[i] for i in range(len(found))]
+
+
+def litdata_rows(to: pathlib.Path, **options: Any) -> Rows:
+    items = [{"id": i, "text": f"é{i}", "tags": ["a", "é"] * (i % 3), "score": i / 4, "turn": {"n": i}} for i in range(700)]
+    return litdata(to, items, **options)
+
+
+def litdata_rows_zstd(to: pathlib.Path) -> Rows:
+    return litdata_rows(to, compression="zstd")
+
+
+def litdata_frames(to: pathlib.Path, **options: Any) -> Rows:
+    items = [(i, f"é{i}" * 30, numpy.arange(i % 7)) for i in range(700)]
+    return [{"0": i, "1": text, "2": array.tolist()} for i, text, array in litdata(to, items, compression="zstd", **options)]
+
+
+def litdata_samples(to: pathlib.Path) -> Rows:
+    return litdata_frames(to, compression_level="sample")
+
+
 def images(to: pathlib.Path, names: list[str]) -> dict[str, str]:
     """Writes images and returns the digest of each."""
     for i, name in enumerate(names):
@@ -264,6 +306,10 @@ LAYOUTS: dict[str, Callable[[pathlib.Path], Rows]] = {
     "hf-map": mapped,
     "hf-map-processes": mapped_by_two,
     "hf-saved": saved_and_mapped,
+    "litdata-rows": litdata_rows,
+    "litdata-rows-zstd": litdata_rows_zstd,
+    "litdata-batch": litdata_frames,
+    "litdata-sample": litdata_samples,
 }
 
 

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
+	"github.com/millrace-data/millrace/chunkindex/format/offsets"
 	"github.com/millrace-data/millrace/chunkindex/format/rowscan"
 	"github.com/millrace-data/millrace/chunkindex/framing"
 	"github.com/millrace-data/millrace/chunkindex/rows"
@@ -27,16 +28,45 @@ const magic = "ARROW1"
 
 // Format returns the format of Arrow's files and streams.
 func Format() format.Format {
-	return format.Format{Name: framing.Arrow, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: files().Survey}
+	return format.Format{Name: framing.Arrow, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: survey}
 }
 
-func files() rowscan.Files {
+// survey claims Arrow files, or chunks of LitData whose rows are an Arrow file at the end of the chunk.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	chunks, err := offsets.ReadRows(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	f := files(chunks != nil)
+	if chunks == nil {
+		return f.Survey(ctx, l, o)
+	}
+	f.Suffixes, f.Shards = []string{".bin"}, chunks
+	d, err := f.Survey(ctx, l, o)
+	if d != nil {
+		d.Beside, d.Told = []string{offsets.IndexKey}, true
+	}
+	return d, err
+}
+
+// files describes Arrow files, or chunks of LitData.
+func files(chunks bool) rowscan.Files {
 	return rowscan.Files{
 		Kind:     rowscan.Kind{Codec: codec.Arrow, Frame: "record batch"},
 		Suffixes: []string{".arrow", ".arrows", ".ipc", ".feather"},
 		Packed:   "an Arrow file that is compressed as a whole is not supported: decompress it, or write it with compressed buffers",
 		Open: func(ctx context.Context, in format.Ranges, size int64, _ []string) ([]*rows.Node, rowscan.File, error) {
-			f, err := open(ctx, in, size)
+			w := window{ctx: ctx, in: in, size: size}
+			if chunks {
+				var err error
+				if w.start, w.size, err = offsets.Rows(ctx, in, size); err == nil && w.size == 0 {
+					err = errors.New("it does not end with rows of Arrow, unlike the first chunk: optimize again, with values of one type for each key")
+				}
+				if err != nil {
+					return nil, nil, err
+				}
+			}
+			f, err := open(w)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -49,7 +79,7 @@ func files() rowscan.Files {
 
 // Columns returns the columns of a file or stream.
 func Columns(ctx context.Context, l format.Listing, o format.Object) ([]*rows.Node, error) {
-	f, err := open(ctx, rowscan.Listed{Listing: l, Key: o.Key}, o.Size)
+	f, err := open(window{ctx: ctx, in: format.Listed{Listing: l, Key: o.Key}, size: o.Size})
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +97,9 @@ type file struct {
 }
 
 // open reads the schema from a file's footer or from a stream's first message.
-func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
-	f := &file{window: window{ctx: ctx, in: in, size: size}, used: map[int64][]byte{}}
-	head, err := f.bytes(0, min(size, int64(len(magic))+2))
+func open(w window) (*file, error) {
+	f := &file{window: w, used: map[int64][]byte{}}
+	head, err := f.bytes(0, min(w.size, int64(len(magic))+2))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +109,7 @@ func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
 	case bytes.HasPrefix(head, []byte("FEA1")):
 		return nil, errors.New("it is a Feather file of version 1, which is not supported: write it again with pyarrow.feather.write_feather, whose default is version 2")
 	case len(head) < 8:
-		return nil, fmt.Errorf("it has %d bytes, too few for an Arrow file or stream", size)
+		return nil, fmt.Errorf("it has %d bytes, too few for an Arrow file or stream", w.size)
 	}
 	m, err := f.message()
 	if err != nil {
@@ -100,8 +130,8 @@ func (f *file) readFooter() error {
 	if f.size < 8+tail {
 		return fmt.Errorf("it has %d bytes, too few for an Arrow file", f.size)
 	}
-	b := make([]byte, tail)
-	if err := f.in.ReadRange(f.ctx, f.size-tail, b); err != nil {
+	b, err := f.bytes(f.size-tail, tail)
+	if err != nil {
 		return err
 	}
 	if string(b[4:]) != magic {
@@ -111,11 +141,9 @@ func (f *file) readFooter() error {
 	if n > f.size-8-tail || n > arrowbatch.MaxMetadata {
 		return fmt.Errorf("its footer of %d bytes exceeds the file or the limit of %d", n, arrowbatch.MaxMetadata)
 	}
-	b = make([]byte, n)
-	if err := f.in.ReadRange(f.ctx, f.size-tail-n, b); err != nil {
+	if b, err = f.bytes(f.size-tail-n, n); err != nil {
 		return err
 	}
-	var err error
 	if f.footer, err = arrowbatch.ParseFooter(b); err == nil {
 		f.schema = f.footer.Schema
 	}

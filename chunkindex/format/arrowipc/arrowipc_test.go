@@ -209,3 +209,37 @@ func TestScan_SkipsEmptyBatches(t *testing.T) {
 		}
 	}
 }
+
+// TestSurvey_RowsOfLitData checks the rows of chunks that LitData 0.2.76 wrote from dicts, and that
+// index.json selects the chunks.
+func TestSurvey_RowsOfLitData(t *testing.T) {
+	o := scantest.Files(t, "../litdata/testdata/rows", "chunk-0-0.bin", "chunk-0-1.bin", "index.json")
+	o["other.arrow"] = []byte("not listed")
+	for _, named := range []bool{false, true} {
+		got, err := scantest.Scan(t.Context(), arrowipc.Format(), format.Options{Named: named}, o)
+		if err != nil || len(got) != 2 {
+			t.Fatalf("named %v: got %d shards, %v, want 2", named, len(got), err)
+		}
+		for key, want := range map[string]string{"chunk-0-0.bin": "id text tags score", "chunk-0-1.bin": "id text tags"} {
+			s := got[key][min(1, len(got[key])-1)]
+			var parts []string
+			for _, p := range s.Parts {
+				parts = append(parts, p.Ext)
+			}
+			if d := cmp.Diff(want, strings.Join(parts, " ")); d != "" || s.Key != strings.TrimSuffix(key, ".bin")+"/000000001" {
+				t.Errorf("%s: key %s, parts %s", key, s.Key, d)
+			}
+		}
+	}
+	for want, change := range map[string]func(){
+		"it does not end with rows of Arrow": func() { o["chunk-0-1.bin"] = bytes.Repeat([]byte("x"), len(o["chunk-0-1.bin"])) },
+		"which does not exist":               func() { delete(o, "chunk-0-1.bin") },
+		"exceed the object":                  func() { b := o["chunk-0-0.bin"]; b[len(b)-9] = 0xff },
+	} {
+		o = scantest.Files(t, "../litdata/testdata/rows", "chunk-0-0.bin", "chunk-0-1.bin", "index.json")
+		change()
+		if _, err := scantest.Scan(t.Context(), arrowipc.Format(), format.Options{}, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}

@@ -81,7 +81,7 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 	if err != nil {
 		return frame, nil, err
 	}
-	frame = rowscan.Frame{Offset: b.Offset, Length: b.Length}
+	frame = rowscan.Frame{Offset: f.start + b.Offset, Length: b.Length}
 	if b.Length > arrowbatch.MaxBatch {
 		return frame, nil, fmt.Errorf("it has %d bytes, more than %d: %s", b.Length, arrowbatch.MaxBatch, codec.Arrow.Smaller())
 	}
@@ -89,7 +89,7 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 	if err != nil {
 		return frame, nil, err
 	}
-	return frame, batch{f.decoder, f, b.Offset}, f.decoder.Begin(stored)
+	return frame, batch{f.decoder, f, frame.Offset}, f.decoder.Begin(stored)
 }
 
 // batch decodes the rows of a record batch.

@@ -9,11 +9,12 @@ import (
 
 // window reads mostly consecutive ranges of an object, several per request.
 type window struct {
-	ctx  context.Context
-	in   format.Ranges
-	size int64
-	off  int64 // offset of the buffered bytes
-	held []byte
+	ctx   context.Context
+	in    format.Ranges
+	size  int64
+	start int64 // offset of the file in its object
+	off   int64 // offset of the buffered bytes
+	held  []byte
 }
 
 // windowSize is the number of bytes read ahead, which usually include the head of the next message.
@@ -40,7 +41,7 @@ func (w *window) bytes(off, n int64) ([]byte, error) {
 	b = b[:copy(b[:most], kept)]
 	rest := b[len(b):most]
 	w.off, w.held = off, nil
-	if err := w.in.ReadRange(w.ctx, off+int64(len(b)), rest); err != nil {
+	if err := w.in.ReadRange(w.ctx, w.start+off+int64(len(b)), rest); err != nil {
 		return nil, err
 	}
 	w.held = b[:most]

@@ -4,8 +4,8 @@
 // For its PyTreeLoader, a sample is stored as the lengths of all leaves of its tree, followed by
 // the serialized leaves. The leaves are the parts of the sample, "0", "1", ... in the order of the
 // tree. For its TokensLoader, a sample is a block of tokens, and all blocks have the same size
-// (tokens.go). The package rejects chunks of Parquet or Arrow rows by name, and also chunks with
-// encrypted or compressed contents.
+// (tokens.go). Chunks may contain zstd frames (frames.go). The package arrowipc reads chunks of Arrow
+// rows. The package rejects Parquet files by name, and also chunks with encrypted contents.
 package litdata
 
 import (
@@ -77,6 +77,12 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
 	}
+	if rows, err := offsets.ReadRows(ctx, l); err != nil || rows != nil {
+		if err == nil && o.Named {
+			err = fmt.Errorf("chunk %.200q contains rows of Arrow: use --format arrow", rows[0].Key)
+		}
+		return nil, err
+	}
 	var cut blocks
 	if c.ofTokens() {
 		if cut, err = newBlocks(index.Chunks, o.SequenceLength); err != nil {
@@ -110,6 +116,11 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 			return listed[i].Scan(format.NewCursor(ctx, shards[i].Object, in, out))
 		},
 	}
+	if c.framed() {
+		d.Decode = func(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
+			return decode(ctx, listed[shard], in)
+		}
+	}
 	if cut.tokens > 0 {
 		d.LeftOut = func(i int, windows uint64) int64 { return cut.leftOut(listed[i].Shard, windows) }
 	}
@@ -132,8 +143,8 @@ func (c *config) check() error {
 	if e := bytes.TrimSpace(c.Encryption); len(e) > 0 && string(e) != "null" {
 		return errors.New("encrypted chunks are not supported: optimize without encryption, and have the store encrypt")
 	}
-	if c.Level != nil && *c.Level != "chunk" {
-		return fmt.Errorf("compression_level %.100q is not supported, because its frames are inside the chunks: optimize with compression_level=\"chunk\", or without compression", *c.Level)
+	if c.framed() && (*c.Level != perBatch && *c.Level != perSample || c.ofTokens()) {
+		return fmt.Errorf("compression_level %.100q is not supported: optimize with compression_level=\"chunk\", or without compression", *c.Level)
 	}
 	if name := c.compression(); name != "" && name != "zstd" && !strings.HasPrefix(name, "zstd:") {
 		return fmt.Errorf("compression %.100q is not supported, only zstd", name)
@@ -153,8 +164,11 @@ func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 	if k.Bytes < 0 || k.Samples < 0 {
 		return offsets.Listed{}, errors.New("chunk_bytes or chunk_size is invalid")
 	}
-	stored := k.Bytes
-	if name := c.compression(); name != "" {
+	stored, says := k.Bytes, ""
+	if c.framed() {
+		says = ", zstd by " + *c.Level
+	}
+	if name := c.compression(); name != "" && !c.framed() {
 		stored = -1
 		if !strings.HasSuffix(k.Filename, "."+name+suffix) {
 			return offsets.Listed{}, fmt.Errorf("its name does not end in .%s%s, although it is compressed", name, suffix)
@@ -167,11 +181,11 @@ func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 		fields[i].Name = strconv.Itoa(i)
 	}
 	return offsets.Listed{
-		Key: k.Filename, Size: stored, Says: fmt.Sprintf("%d leaves, %d samples, %d bytes, cut to %d", len(fields), k.Samples, k.Bytes, cut.bytes),
+		Key: k.Filename, Size: stored, Says: fmt.Sprintf("%d leaves, %d samples, %d bytes, cut to %d%s", len(fields), k.Samples, k.Bytes, cut.bytes, says),
 		Shard: offsets.Shard{
-			Block: cut.bytes,
-			Stem:  format.Stem(k.Filename, suffix), Samples: uint64(k.Samples), Bytes: k.Bytes, Fields: fields,
-			Tail: "; the samples may be Arrow rows, which are not supported: have optimize return a list or a tuple instead of a dict",
+			Block: cut.bytes, Bare: c.framed(),
+			Stem: format.Stem(k.Filename, suffix), Samples: uint64(k.Samples), Bytes: k.Bytes, Fields: fields,
+			Tail: "; the samples may be Arrow rows, unlike those of the first chunk: optimize again",
 		},
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -89,4 +90,47 @@ func Match(objects []format.Object, listed []Listed) ([]format.Shard, []Listed, 
 		shards = append(shards, format.Shard{Object: o, Says: s.Says})
 	}
 	return shards, listed, nil
+}
+
+// rowsMagic ends a chunk of LitData that contains rows: an Arrow file and its length precede it.
+const rowsMagic = "LDARW01\x00"
+
+// ReadRows returns the chunks of LitData's index.json if the first one contains rows of Arrow. It does
+// not recognize encrypted chunks.
+func ReadRows(ctx context.Context, l format.Listing) ([]format.Shard, error) {
+	var index struct {
+		Chunks []struct {
+			Bytes    int64  `json:"chunk_bytes"`
+			Filename string `json:"filename"`
+		} `json:"chunks"`
+	}
+	if found, err := ReadIndex(ctx, l, "chunks", &index); err != nil || !found || len(index.Chunks) == 0 {
+		return nil, err
+	}
+	all := make([]Listed, len(index.Chunks))
+	for i, c := range index.Chunks {
+		all[i] = Listed{Key: c.Filename, Size: c.Bytes}
+	}
+	o, _ := Find(l.Objects(), all[0].Key)
+	if _, n, err := Rows(ctx, format.Listed{Listing: l, Key: o.Key}, o.Size); err != nil || n == 0 {
+		return nil, err
+	}
+	shards, _, err := Match(l.Objects(), all)
+	return shards, err
+}
+
+// Rows returns the offset and length of the Arrow file at the end of a chunk, or 0 if there is none.
+func Rows(ctx context.Context, in format.Ranges, size int64) (start, n int64, err error) {
+	tail := make([]byte, 4+len(rowsMagic))
+	if size < int64(len(tail)) {
+		return 0, 0, nil
+	}
+	if err := in.ReadRange(ctx, size-int64(len(tail)), tail); err != nil || string(tail[4:]) != rowsMagic {
+		return 0, 0, err
+	}
+	n = int64(binary.LittleEndian.Uint32(tail))
+	if start = size - int64(len(tail)) - n; start < 0 {
+		return 0, 0, fmt.Errorf("its Arrow rows of %d bytes exceed the object", n)
+	}
+	return start, n, nil
 }

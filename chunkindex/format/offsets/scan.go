@@ -38,6 +38,10 @@ type Shard struct {
 	// table, and ignores the items in the table. Samples is then the number of items, and the
 	// only field is the whole sample. A remainder at the end is in no sample.
 	Block int64
+
+	// Bare means that the shard has neither a table nor a header: each sample begins where the
+	// preceding one ends.
+	Bare bool
 }
 
 // Scan scans a shard. It returns an error if the shard does not match its description.
@@ -66,23 +70,26 @@ func fail(off int64, reason string, args ...any) error {
 	return &format.Error{Offset: off, Reason: fmt.Sprintf(reason, args...)}
 }
 
-func (s *scanner) run() error {
-	table, err := s.table()
-	if err != nil {
-		return err
-	}
+func (s *scanner) run() (err error) {
+	var table []byte
 	offset := func(i uint64) int64 { return int64(binary.LittleEndian.Uint32(table[4*i:])) }
-	if err := s.check(offset); err != nil {
-		return err
+	if !s.Bare {
+		if table, err = s.table(); err == nil {
+			err = s.check(offset)
+		}
+		if err == nil {
+			err = s.header(offset(0))
+		}
 	}
-	if err := s.header(offset(0)); err != nil {
-		return err
-	}
-	if s.Block > 0 {
+	if err == nil && s.Block > 0 {
 		err = s.blocks()
 	} else {
 		for i := uint64(0); i < s.Samples && err == nil; i++ {
-			err = s.sample(i, offset(i+1)-offset(i))
+			n := int64(0)
+			if !s.Bare {
+				n = offset(i+1) - offset(i)
+			}
+			err = s.sample(i, n)
 		}
 	}
 	if err != nil {
@@ -173,10 +180,17 @@ func (s *scanner) header(first int64) error {
 	return s.Gap(n)
 }
 
-// sample passes sample i, which has n bytes, to the cursor.
+// sample passes sample i to the cursor. It has n bytes, unless the shard is bare.
 func (s *scanner) sample(i uint64, n int64) error {
 	if err := s.Begin(format.Numbered(s.Stem, i)); err != nil {
 		return err
+	}
+	if s.Bare {
+		sizes, err := s.next(s.sizes)
+		if err != nil {
+			return err
+		}
+		n = s.measure(sizes)
 	}
 	switch {
 	case n == 0:

@@ -22,9 +22,10 @@ import (
 // Files describes a format whose files have a schema and rows.
 type Files struct {
 	Kind
-	Suffixes []string // suffixes of file names
-	Packed   string   // error text for a file whose content is compressed as a whole
-	Names    []string // columns to read, as in rows.Choose; none: all
+	Suffixes []string       // suffixes of file names
+	Shards   []format.Shard // shards that the format's own index lists; nil: files with the suffixes
+	Packed   string         // error text for a file whose content is compressed as a whole
+	Names    []string       // columns to read, as in rows.Choose; none: all
 	// Open reads the schema of a file, with the named columns.
 	Open func(ctx context.Context, in format.Ranges, size int64, names []string) (schema []*rows.Node, file File, err error)
 }
@@ -39,12 +40,14 @@ type Kind struct {
 // can hold samples. The schema of the dataset has the columns of all files, and those of Hive
 // partitions. The files also define the class names, unless a README does.
 func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
-	d := &dataset{Files: f}
+	d := &dataset{Files: f, shards: f.Shards}
 	for _, object := range format.Called(l, o, f.Suffixes...) {
 		if c, _ := codec.Of(object.Key); c != codec.None {
 			return nil, fmt.Errorf("object %s: %s", object.Key, f.Packed)
 		}
-		d.shards = append(d.shards, format.Shard{Object: object})
+		if f.Shards == nil {
+			d.shards = append(d.shards, format.Shard{Object: object})
+		}
 	}
 	if err := d.chooseNames(); err != nil {
 		return nil, err
@@ -112,7 +115,7 @@ func (d *dataset) readSchemas(ctx context.Context, l format.Listing) error {
 		schemas, errs := make([][]*rows.Node, len(some)), make([]error, len(some))
 		var group sync.WaitGroup
 		for i, s := range some {
-			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, Listed{l, s.Key}, s.Size, d.names) })
+			group.Go(func() { schemas[i], _, errs[i] = d.Open(ctx, format.Listed{Listing: l, Key: s.Key}, s.Size, d.names) })
 		}
 		group.Wait()
 		for i, s := range some {
@@ -173,22 +176,6 @@ func (d *dataset) label(ctx context.Context, o format.Options) (json.RawMessage,
 	}
 	rows.SetClasses(d.schema, classes)
 	return rows.Marshal(d.schema)
-}
-
-// Listed reads ranges of an object through a listing.
-type Listed struct {
-	format.Listing
-	Key string
-}
-
-func (l Listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
-	in, err := l.Listing.Open(ctx, l.Key, offset)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	_, err = io.ReadFull(in, p)
-	return err
 }
 
 // decode starts decoding a file. Its rows are converted to those of the dataset.
