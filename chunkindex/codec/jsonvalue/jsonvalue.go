@@ -76,7 +76,7 @@ func (r *Reader) value(dst []byte) ([]byte, error) {
 		n := 0
 		n, ended = s.split(b)
 		if len(r.text)+n > MaxValue {
-			return dst, fmt.Errorf("value at offset %d exceeds %d bytes", r.Begin, MaxValue)
+			return dst, fmt.Errorf("value at offset %d exceeds %d bytes: divide it, or store its large parts in files", r.Begin, MaxValue)
 		}
 		r.text = append(r.text, b[:n]...)
 		_, _ = r.in.Discard(n) // they are buffered
@@ -85,9 +85,20 @@ func (r *Reader) value(dst []byte) ([]byte, error) {
 	r.End = r.offset
 	line := bytes.NewBuffer(dst)
 	if err := json.Compact(line, r.text); err != nil {
-		return dst, fmt.Errorf("value at offset %d: %w", r.Begin, err)
+		return dst, fmt.Errorf("value at offset %d: %w", r.Begin, WithCure(err))
 	}
 	return append(line.Bytes(), '\n'), nil
+}
+
+// WithCure adds a remedy to errors of encoding/json that writers cause.
+func WithCure(err error) error {
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "invalid character 'N' looking for"), strings.HasPrefix(text, "invalid character 'I'"):
+		return fmt.Errorf("%w: NaN and Infinity are not JSON: write null instead, as pandas.DataFrame.to_json does", err)
+	case strings.HasSuffix(text, "exceeded max depth"):
+		return fmt.Errorf("%w: store the value as a string", err)
+	}
+	return err
 }
 
 // splitter finds the end of a value.

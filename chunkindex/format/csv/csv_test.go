@@ -115,6 +115,7 @@ func TestRefusals(t *testing.T) {
 		"a,b\n1\n":          "at offset 4: record 1: 1 fields, but 2 in the first record of a.csv",
 		"a,b\n1,2\n1,2,3\n": "at offset 8: record 2: 3 fields, but 2 in the first record of a.csv",
 		"a,b\n \t\n":        "record 1: 1 fields",
+		"a;b\n1;2\n1,5;2\n": "at offset 8: record 2: 2 fields, but 1 in the first record of a.csv: the header has semicolons: write commas, as pandas.read_csv(file, sep=';').to_csv(file, index=False) does",
 		"a\n \n":            "only spaces",
 		"a\n1\n\n2\n":       "at offset 4: record 2: an empty line in a file of one column",
 		"a\r\n1\r\n\r\n":    "at offset 6: record 2: an empty line in a file of one column",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -98,7 +99,11 @@ func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 		return s.Gap(int64(len(record)))
 	}
 	if p.Fields != s.fields {
-		return s.fail(0, fmt.Errorf("%d fields, but %d in the first record of %s", p.Fields, s.fields, s.first))
+		cure := ""
+		if s.delimiter == framing.Comma && strings.Contains(s.header, ";") {
+			cure = ": the header has semicolons: write commas, as pandas.read_csv(file, sep=';').to_csv(file, index=False) does"
+		}
+		return s.fail(0, fmt.Errorf("%d fields, but %d in the first record of %s%s", p.Fields, s.fields, s.first, cure))
 	}
 	if s.fields == 1 && len(bytes.Trim(text, " \t")) == 0 {
 		return s.fail(0, errors.New("only spaces, which some readers treat as an empty line: quote them"))

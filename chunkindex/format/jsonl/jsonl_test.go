@@ -138,7 +138,7 @@ func TestScan_RefusesMalformedArrays(t *testing.T) {
 		"[{}] {}":       "more data follows the end of the array at offset 3",
 		"[{}],":         "more data follows the end of the array at offset 3",
 		"[{},{a:1}]":    "value at offset 4: invalid character 'a'",
-		"[{},NaN]":      "value at offset 4: invalid character 'N'",
+		"[{},NaN]":      "value at offset 4: invalid character 'N' looking for beginning of value: NaN and Infinity are not JSON",
 		"[{},\"\xff\"]": "line 2: not UTF-8",
 		"{\n}{},{}":     "the value at offset 6 follows 1 commas",
 		"{\n}{}}":       "unexpected '}' at offset 5",
@@ -162,7 +162,9 @@ func TestRefusals(t *testing.T) {
 		"{}\n{":                           "at offset 3: line 2: not JSON",
 		"{}\n{\"a\":}\n":                  "at offset 8: line 2: not JSON",
 		"{}\n\n{} {}\n":                   "at offset 7: line 3: not JSON",
-		"{}\n{\"a\": NaN}\n":              "at offset 9: line 2: not JSON",
+		"{}\n{\"a\": NaN}\n":              "at offset 9: line 2: not JSON: invalid character 'N' looking for beginning of value: NaN and Infinity are not JSON: write null",
+		"[-Infinity]\n":                   "line 1: not JSON: invalid character 'I' in numeric literal: NaN and Infinity are not JSON",
+		"[nul]\n":                         "line 1: not JSON: invalid character ']' in literal null (expecting 'l')",
 		"{\n}\n":                          "line 1: not JSON",
 		"{}\n\xef\xbb\xbf{}\n":            "line 2: not JSON",
 		"{\"a\":\r1}\n":                   "at offset 5: line 1: a carriage return in the middle",
@@ -171,7 +173,7 @@ func TestRefusals(t *testing.T) {
 		"{\"a\":\"\xff\"}\n":              "at offset 6: line 1: not UTF-8",
 		"\xff\xfe{\x00}\x00\n\x00":        "line 1: not UTF-8",
 		"{\x00}\n":                        "line 1: not JSON",
-		strings.Repeat("[", 20000) + "\n": "line 1: not JSON: invalid character '[' exceeded max depth",
+		strings.Repeat("[", 20000) + "\n": "line 1: not JSON: invalid character '[' exceeded max depth: store the value as a string",
 	} {
 		got, err := scan(format.Options{}, scantest.Objects{"a.jsonl": []byte(text)})
 		var where *format.Error

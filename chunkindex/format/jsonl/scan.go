@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/millrace-data/millrace/chunkindex/codec/jsonvalue"
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
@@ -39,7 +40,7 @@ func (s *scanner) run() error {
 		}
 		s.line++
 		if len(line) > MaxLine {
-			return s.fail(0, "longer than %d bytes", MaxLine)
+			return s.fail(0, "longer than %d bytes: divide the value, or store its large parts in files", MaxLine)
 		}
 		if err := s.take(line); err != nil {
 			return err
@@ -108,7 +109,7 @@ func (s *scanner) check(text []byte, ended bool) error {
 	if errors.As(err, &syntax) {
 		at = max(0, syntax.Offset-1)
 	}
-	return s.fail(at, "not JSON: %v", err)
+	return s.fail(at, "not JSON: %v", jsonvalue.WithCure(err))
 }
 
 // invalid returns the offset of the first byte that is not valid UTF-8.
