@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"time"
+
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/datapath/policy"
@@ -14,10 +16,10 @@ func (g *gateway) moved(r *request) {
 	g.came = max(g.came, float64(at.Epoch.Number()*at.Plan.Samples()+at.First)/g.set.Rate)
 }
 
-// heard records the position of a rank of another gateway, so that the chunks that it will request
+// heard records the position and the think time of a rank of another gateway, so that the chunks that it will request
 // are prefetched.
-func (g *gateway) heard(r *request) {
-	g.readers.Heard(g, r.at, r.think, g.clock.instant())
+func (g *gateway) heard(r *request, think time.Duration) {
+	g.readers.Heard(g, r.at, think, g.clock.instant())
 }
 
 // look schedules a pass after all other events of the same instant.
@@ -40,13 +42,13 @@ func (g *gateway) pass() {
 		}
 		group := g.together(n)
 		due := chunkcache.Later(g.dueLast(group))
-		if len(g.memory.queue) > 0 || !g.memory.hasRoom(g.Cost(n.Chunk), due) {
+		if len(g.memory.queue.waiters) > 0 || !g.memory.hasRoom(g.Cost(n.Chunk), due) {
 			g.short = true
 			return
 		}
-		gate, most := &g.gate, g.gate.limit
+		gate, most := g.gate, g.gate.limit
 		if g.readsDisk(group[0]) {
-			gate, most = &g.disk.gate, g.disk.gate.limit
+			gate, most = g.disk.gate, g.disk.gate.limit
 		}
 		if n.First {
 			most = policy.Early(g.gate.limit)
@@ -66,7 +68,10 @@ func (g *gateway) pass() {
 		for _, c := range group {
 			g.memory.begin(c, g.Cost(int(c)))
 		}
-		g.load(group, g.set.PartSize, true, gate.leaveAhead)
+		g.clock.start(func() {
+			g.load(group, g.set.PartSize, true)
+			gate.leaveAhead()
+		})
 	}
 }
 
@@ -83,7 +88,7 @@ func (g *gateway) together(n lookahead.Need) []int32 {
 			return group
 		}
 		longer := append(group, int32(next))
-		if len(g.group(longer, g.set.PartSize)) > 1 {
+		if len(policy.Group(longer, g.place, g.set.PartSize)) > 1 {
 			return group
 		}
 		group = longer

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/millrace-data/millrace/cluster/placement"
 )
@@ -110,7 +110,8 @@ func (g *gateway) elsewhere(chunk int32) bool {
 	return g.cluster.owner(chunk) != g && !g.memory.contains(chunk) && !g.readsDisk(chunk)
 }
 
-// far returns the number of bytes of a request that are requested from other gateways.
+// far returns the number of bytes of a request that are requested from other gateways, at most as
+// many as may be requested at the same time.
 func (g *gateway) far(r *request) (n int64) {
 	if len(g.cluster.members) == 1 {
 		return 0
@@ -123,114 +124,48 @@ func (g *gateway) far(r *request) (n int64) {
 	if n == 0 {
 		return 0
 	}
-	return max(int64(float64(n)*g.bodies), 1)
+	return min(max(int64(float64(n)*g.bodies), 1), max(g.set.CacheSize/askingShare, 1))
 }
 
-// ask sends the queries in r.asks, one to each owner. Their answers use the links of both gateways.
-func (g *gateway) ask(r *request, done func()) {
-	left := 1 + len(r.asks)
-	one := func() {
-		if left--; left == 0 {
-			done()
+// ask sends the queries in r.asks, one to each owner, and waits for their answers.
+func (g *gateway) ask(r *request) {
+	g.clock.each(len(r.asks), len(r.asks), func(i int) {
+		q := r.asks[i]
+		if !g.question(&request{at: r.at}, r.visit.Think, q) {
+			whole, ranged := g.chooseReads(r, q.uses) // the owner has no memory for its answer
+			g.copies(r, whole, ranged)
 		}
-	}
-	for _, q := range r.asks {
-		g.count.PeerReads++
-		g.question(&request{at: r.at, think: r.visit.Think, full: func() { g.alone(r, q.uses, one) }}, q, one)
-	}
-	one()
+	})
 }
 
-// question sends a query to one gateway, for a rank at the position of asked.
-func (g *gateway) question(asked *request, q question, one func()) {
+// question sends a query to one gateway, for a rank with the position of asked and a think time. It
+// returns false if the gateway has no memory for its answer.
+func (g *gateway) question(asked *request, think time.Duration, q question) bool {
+	g.count.PeerReads++
 	asked.uses, asked.bytes = q.uses, q.bytes
-	asked.ready = func() {
-		between(q.owner, g, q.bytes, func() {
-			q.owner.close(asked)
-			one()
-		})
+	g.clock.sleep(g.set.PeerLatency)
+	if !q.owner.answer(asked, think) {
+		return false
 	}
-	g.clock.after(g.set.PeerLatency, func() { q.owner.answer(asked) })
-}
-
-// alone reads uses whose owner has no memory for its answer.
-func (g *gateway) alone(r *request, uses []use, done func()) {
-	var whole, ranged []use
-	for _, u := range uses {
-		if g.pays(r, u) {
-			whole = append(whole, u)
-		} else {
-			ranged = append(ranged, u)
-		}
-	}
-	g.copies(r, whole, ranged, done)
-}
-
-// between transfers bytes from one gateway to another.
-func between(from, to *gateway, n int64, done func()) {
-	n = int64(float64(n) * to.beyond)
-	to.count.PeerBytes += n
-	from.count.LinkOut += n
-	to.count.LinkIn += n
-	through(n, atEnd(n, done), from.up, to.down)
+	n := int64(float64(q.bytes) * g.beyond)
+	q.owner.count.PeerBytes += n
+	q.owner.count.LinkOut += n
+	g.count.LinkIn += n
+	g.clock.transfer(n, nil, q.owner.up, g.down)
+	q.owner.close(asked)
+	return true
 }
 
 // send transfers an answer to a rank.
-func (g *gateway) send(n int64, done func()) {
+func (g *gateway) send(n int64) {
 	if g.set.RanksNear {
-		g.out.send(n, done)
+		g.clock.transfer(n, nil, g.out)
 		return
 	}
 	g.count.LinkOut += n
-	through(n, atEnd(n, done), g.out, g.up)
-}
-
-// through transfers bytes over several lines in series. It calls came with the number of bytes that
-// have passed all lines.
-func through(n int64, came func(total int64), lines ...*line) {
-	var carried []int64 // bytes transferred by each line; -1: no report yet
-	for i, l := range lines {
-		if i > 0 && !l.bounded() {
-			continue
-		}
-		at := len(carried)
-		carried = append(carried, -1)
-		l.carry(n, func(total int64) {
-			before := slices.Min(carried)
-			carried[at] = total
-			if least := slices.Min(carried); least > before {
-				came(least)
-			}
-		})
-	}
+	g.clock.transfer(n, nil, g.out, g.up)
 }
 
 // askingShare is the divisor of the memory for requests that wait for other gateways. The rest is
 // needed to answer queries.
 const askingShare = 2
-
-// turns limits the bytes of the requests that have entered. They enter in the order of arrival.
-type turns struct {
-	max, left int64
-	queue     []waiter
-}
-
-// enter calls ready when n more bytes fit under the limit.
-func (t *turns) enter(n int64, ready func()) {
-	t.queue = append(t.queue, waiter{min(n, t.max), ready})
-	t.next()
-}
-
-func (t *turns) leave(n int64) {
-	t.left += min(n, t.max)
-	t.next()
-}
-
-func (t *turns) next() {
-	for len(t.queue) > 0 && t.queue[0].n <= t.left {
-		w := t.queue[0]
-		t.queue = t.queue[1:]
-		t.left -= w.n
-		w.ready()
-	}
-}

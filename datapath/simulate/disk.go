@@ -13,18 +13,19 @@ const (
 // chunk that is needed sooner, which saves a read.
 type disk struct {
 	line    *line
-	gate    gate
+	gate    *gate
 	total   int64
 	taken   int64 // bytes taken by chunks that are being written
 	shelf   *chunkcache.Shelf[int32]
 	next    func(int32) int64
 	queue   []int32        // chunks to be written
 	writing map[int32]bool // chunks that are being written
+	writers int            // running writers
 }
 
-func newDisk(l *line, size int64, next func(int32) int64, idle func()) *disk {
+func newDisk(c *clock, s *Setting, next func(int32) int64, idle func()) *disk {
 	return &disk{
-		line: l, gate: gate{limit: diskReads, idle: idle}, total: size,
+		line: &line{total: s.DiskRate}, gate: newGate(c, diskReads, idle), total: s.DiskSize,
 		shelf: chunkcache.NewShelf(next, nil), next: next, writing: map[int32]bool{},
 	}
 }
@@ -34,35 +35,35 @@ func (g *gateway) readsDisk(chunk int32) bool { return g.disk != nil && g.disk.s
 
 // readDisk reads a chunk from disk. held reports whether the caller holds a place of the disk's
 // gate.
-func (g *gateway) readDisk(chunk int32, held bool, done func()) {
+func (g *gateway) readDisk(chunk int32, held bool) {
 	n := g.data.Chunks[chunk].Length
 	g.count.DiskReads++
 	g.count.DiskBytes += n
-	if held {
-		g.disk.line.send(n, done)
-		return
+	if !held {
+		g.disk.gate.enter()
 	}
-	g.disk.gate.enter(func() {
-		g.disk.line.send(n, func() {
-			g.disk.gate.leave()
-			done()
-		})
-	})
+	g.clock.transfer(n, nil, g.disk.line)
+	if !held {
+		g.disk.gate.leave()
+	}
 }
 
 // keep offers a chunk that was read from the store to the disk.
 func (g *gateway) keep(chunk int32) {
-	if g.disk == nil {
+	d := g.disk
+	if d == nil {
 		return
 	}
-	g.disk.queue = append(g.disk.queue, chunk)
-	g.writeDisk()
+	if d.queue = append(d.queue, chunk); d.writers < diskWriters {
+		d.writers++
+		g.clock.start(g.writeDisk)
+	}
 }
 
 // writeDisk writes queued chunks that are still in memory and worth writing.
 func (g *gateway) writeDisk() {
 	d := g.disk
-	for len(d.writing) < diskWriters && len(d.queue) > 0 {
+	for len(d.queue) > 0 {
 		chunk := d.queue[0]
 		d.queue = d.queue[1:]
 		n := g.data.Chunks[chunk].Length
@@ -71,15 +72,14 @@ func (g *gateway) writeDisk() {
 		}
 		g.memory.shelf.Lease(chunk)
 		d.writing[chunk] = true
-		d.line.send(n, func() {
-			delete(d.writing, chunk)
-			g.count.DiskWrites += n
-			d.taken -= n
-			d.shelf.Put(chunk, n, 0)
-			g.memory.release(chunk)
-			g.writeDisk()
-		})
+		g.clock.transfer(n, nil, d.line)
+		delete(d.writing, chunk)
+		g.count.DiskWrites += n
+		d.taken -= n
+		d.shelf.Put(chunk, n, 0)
+		g.memory.release(chunk)
 	}
+	d.writers--
 }
 
 // room makes room for a chunk by evicting chunks that are needed later. It reports whether there is

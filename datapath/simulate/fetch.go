@@ -1,25 +1,23 @@
 package simulate
 
-import "github.com/millrace-data/millrace/datapath/policy"
+import (
+	"slices"
 
-// group groups chunks, in ascending order, so that one store read of at most part bytes loads each
-// group. A chunk on disk is a group of its own.
-func (g *gateway) group(chunks []int32, part int64) [][]int32 {
-	return policy.Group(chunks, func(chunk int32) policy.Place {
-		c := &g.data.Chunks[chunk]
-		return policy.Place{Shard: c.Shard, Offset: c.Offset, Length: c.stored(), Alone: c.Extents > 0 || g.readsDisk(chunk)}
-	}, part)
+	"github.com/millrace-data/millrace/datapath/policy"
+)
+
+// place returns the location of a chunk, for policy.Group. A chunk on disk is a group of its own.
+func (g *gateway) place(chunk int32) policy.Place {
+	c := &g.data.Chunks[chunk]
+	return policy.Place{Shard: c.Shard, Offset: c.Offset, Length: c.stored(), Alone: c.Extents > 0 || g.readsDisk(chunk)}
 }
 
-// load reads chunks whose memory is reserved, and calls done. It uses one read, or reads one chunk
-// in parts, concurrently. ahead reports that the caller holds a place of the gate of the tier that
-// is read.
-func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
+// load reads chunks whose memory is reserved. It uses one read, or reads one chunk in parts,
+// concurrently. ahead reports that the caller holds a place of the gate of the tier that is read.
+func (g *gateway) load(chunks []int32, part int64, ahead bool) {
 	if g.readsDisk(chunks[0]) {
-		g.readDisk(chunks[0], ahead, func() {
-			g.arrived(chunks[0])
-			done()
-		})
+		g.readDisk(chunks[0], ahead)
+		g.arrived(chunks[0])
 		return
 	}
 	var n int64
@@ -40,13 +38,11 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 			g.arrived(left[0])
 			left = left[1:]
 		}
-	}, func() {
-		g.arrived(left[0])
-		done()
-		for _, c := range chunks {
-			g.keep(c)
-		}
 	})
+	g.arrived(left[0])
+	for _, c := range chunks {
+		g.keep(c)
+	}
 }
 
 // arrived delivers a chunk to its waiters.
@@ -69,70 +65,40 @@ func cut(length, n int64) []int64 {
 // readParts reads the parts of one load. For a request each part takes its own place. A prefetch
 // uses the place that its caller holds, and others while they are free. came is called with the
 // number of bytes of a part that have arrived.
-func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64), done func()) {
-	places := len(parts)
-	if ahead {
-		for places = 1; places < len(parts) && g.gate.enterAhead(g.gate.limit); {
-			places++
-		}
+func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64)) {
+	if !ahead {
+		g.clock.each(len(parts), len(parts), func(i int) { g.demand(parts[i], came, g.gate) })
+		return
 	}
-	tasks := make([]func(func()), len(parts))
-	for i, n := range parts {
-		read := g.demand
-		if ahead {
-			read = g.fetch
-		}
-		tasks[i] = func(done func()) {
-			read(n, func(total int64) {
-				came(total)
-				atEnd(n, done)(total)
-			})
-		}
+	places := 1
+	for places < len(parts) && g.gate.enterAhead(g.gate.limit) {
+		places++
 	}
-	abreast(tasks, places, func() {
-		if ahead {
-			for range places - 1 {
-				g.gate.leaveAhead()
-			}
-		}
-		done()
-	})
+	g.clock.each(len(parts), places, func(i int) { g.fetch(parts[i], came) })
+	for range places - 1 {
+		g.gate.leaveAhead()
+	}
 }
 
-// demand makes one store read for a request.
-func (g *gateway) demand(n int64, came func(total int64)) { g.within(&g.gate, g.fetch, n, came) }
-
-// demandFirst makes one store read by sample ranges for a first batch, concurrent with the reads of
-// whole chunks.
-func (g *gateway) demandFirst(n int64, came func(total int64)) { g.within(&g.first, g.fetch, n, came) }
-
-// demandLone makes one store read of an object whose chunk is also prefetched.
-func (g *gateway) demandLone(n int64, came func(total int64)) { g.within(&g.lone, g.demand, n, came) }
-
-// within makes a store read in a place of a gate.
-func (*gateway) within(gate *gate, read func(n int64, came func(total int64)), n int64, came func(total int64)) {
-	gate.enter(func() {
-		read(n, func(total int64) {
-			if total == n {
-				gate.leave()
-			}
-			came(total)
-		})
-	})
+// demand makes one store read for a request, in a place of each gate.
+func (g *gateway) demand(n int64, came func(total int64), gates ...*gate) {
+	for _, gate := range gates {
+		gate.enter()
+	}
+	g.fetch(n, came)
+	for _, gate := range slices.Backward(gates) {
+		gate.leave()
+	}
 }
 
-// fetch makes one store read. came is called with the number of bytes that have arrived.
+// fetch makes one store read. came, unless nil, is called with the number of bytes that have
+// arrived.
 func (g *gateway) fetch(n int64, came func(total int64)) {
 	g.count.Reads++
 	g.count.StoreBytes += n
 	g.count.LinkIn += n
-	g.clock.after(g.set.FirstByte, func() {
-		begin := g.clock.now
-		through(n, func(total int64) {
-			if total == n {
-				g.rates.Note(g.set.FirstByte, n, g.clock.now-begin)
-			}
-			came(total)
-		}, g.store, g.down)
-	})
+	g.clock.sleep(g.set.FirstByte)
+	begin := g.clock.now
+	g.clock.transfer(n, came, g.store, g.down)
+	g.rates.Note(g.set.FirstByte, n, g.clock.now-begin)
 }

@@ -7,29 +7,32 @@ type gate struct {
 	limit  int
 	demand int
 	ahead  int
-	queue  []func()
+	queue  queue
 	idle   func() // called when a place is free and no request waits for it
 }
 
-// enter calls start when there is a place for a request's read.
-func (g *gate) enter(start func()) {
-	if g.demand < g.limit {
-		g.demand++
-		start()
-		return
-	}
-	g.queue = append(g.queue, start)
+func newGate(c *clock, limit int, idle func()) *gate {
+	g := &gate{limit: limit, idle: idle}
+	g.queue = queue{clock: c, take: func(int64) bool {
+		free := g.demand < g.limit
+		if free {
+			g.demand++
+		}
+		return free
+	}}
+	return g
 }
 
+// enter waits for a place for a request's read.
+func (g *gate) enter() { g.queue.enter(1) }
+
 func (g *gate) leave() {
-	if len(g.queue) > 0 {
-		start := g.queue[0]
-		g.queue = g.queue[1:]
-		start()
-		return
-	}
 	g.demand--
-	g.idle()
+	waits := len(g.queue.waiters) > 0
+	g.queue.next()
+	if !waits {
+		g.idle()
+	}
 }
 
 // enterAhead takes a place for a prefetch if one is free now, and fewer than most prefetches are

@@ -17,9 +17,9 @@ type gateway struct {
 	down      *line // incoming direction of its link
 	cluster   *cluster
 	disk      *disk // nil: none
-	gate      gate
-	first     gate // limits the reads of first batches by sample ranges
-	lone      gate // limits reads of objects whose chunks are also prefetched: one place is left to the prefetch
+	gate      *gate
+	first     *gate // limits the reads of first batches by sample ranges
+	lone      *gate // limits reads of objects whose chunks are also prefetched: one place is left to the prefetch
 	memory    *memory
 	readers   *lookahead.Readers
 	ownReads  int64   // store reads by sample ranges that first batches wait for
@@ -30,7 +30,8 @@ type gateway struct {
 	short     bool    // the last pass found too little memory
 	rates     policy.Rates
 	came      float64      // think time before the readers' position, in seconds
-	asking    turns        // limits the requests that wait for other gateways
+	asking    queue        // requests that wait for their turn to ask other gateways
+	askable   int64        // bytes that further requests may ask for at the same time
 	aheadHeld int64        // bytes of memory for samples that read-ahead received from other gateways
 	aheads    []*readAhead // read-ahead of its ranks
 	count     Counts
@@ -40,22 +41,28 @@ func newGateway(c *clock, q *scaledQuestion, store *line) *gateway {
 	s := &q.set
 	g := &gateway{
 		clock: c, set: s, data: q.data, store: store, fits: q.fits, bodies: q.bodies, beyond: q.beyond,
-		out: q.line(c, s.ServeRate, 0), up: q.line(c, s.LinkRate, 0), down: q.line(c, s.LinkRate, 0),
+		out: &line{total: s.ServeRate}, up: &line{total: s.LinkRate}, down: &line{total: s.LinkRate},
+		askable: max(s.CacheSize/askingShare, 1),
 	}
 	followed := lookahead.Config{Budget: policy.Ahead(s.CacheSize)}
 	if s.cluster() > 1 {
 		followed.Mine = func(_ lookahead.Dataset, chunk int) bool { return g.cluster.owner(int32(chunk)) == g }
 	}
 	g.readers = lookahead.New(followed)
-	g.asking = turns{left: max(s.CacheSize/askingShare, 1)}
-	g.asking.max = g.asking.left
-	g.gate = gate{limit: s.Fetchers, idle: g.look}
-	g.first = gate{limit: s.Fetchers, idle: func() {}}
-	g.lone = gate{limit: max(s.Fetchers-1, 1), idle: func() {}}
-	g.memory = &memory{total: s.CacheSize, shelf: chunkcache.NewShelf(g.due, g.gone), loads: map[int32]*load{}}
+	g.asking = queue{clock: c, take: func(n int64) bool {
+		free := n <= g.askable
+		if free {
+			g.askable -= n
+		}
+		return free
+	}}
+	g.gate = newGate(c, s.Fetchers, g.look)
+	g.first = newGate(c, s.Fetchers, func() {})
+	g.lone = newGate(c, max(s.Fetchers-1, 1), func() {})
+	g.memory = newMemory(c, s.CacheSize, g.due, g.gone)
 	g.memory.ahead, g.memory.freed = g.giveUp, g.memoryFreed
 	if s.DiskSize > 0 {
-		g.disk = newDisk(q.line(c, s.DiskRate, 0), s.DiskSize, g.nextRead, g.look)
+		g.disk = newDisk(c, s, g.nextRead, g.look)
 	}
 	return g
 }

@@ -9,26 +9,34 @@ import (
 // to be copied. It follows the rules of the cache and the budget. Leased chunks stay, and a chunk
 // is evicted only for a chunk that is due sooner, or for a body that waits.
 type memory struct {
+	clock *clock
 	total int64
 	inUse int64
 	peak  int64
 	shelf *chunkcache.Shelf[int32]
 	freed func() // called when memory may have become free
 	loads map[int32]*load
-	queue []waiter      // bodies that wait for memory
+	queue queue         // bodies that wait for memory
 	ahead func(n int64) // frees samples of read-ahead
 }
 
 // load is a chunk being loaded. Its memory is reserved.
 type load struct {
-	cost    int64
-	waiters []func()
+	latch
+	cost int64
+	refs int // requests that lease the chunk when it arrives
 }
 
-// waiter is a wait for n bytes.
-type waiter struct {
-	n     int64
-	ready func()
+func newMemory(c *clock, total int64, due func(int32) int64, gone func(int32)) *memory {
+	m := &memory{clock: c, total: total, shelf: chunkcache.NewShelf(due, gone), loads: map[int32]*load{}}
+	m.queue = queue{clock: c, take: func(n int64) bool {
+		if !m.free(n) {
+			return false
+		}
+		m.grant(n)
+		return true
+	}}
+	return m
 }
 
 // contains reports whether a chunk is in memory or being loaded.
@@ -43,7 +51,7 @@ func (m *memory) hasRoom(n, due int64) bool {
 // take reserves n bytes for chunks due at the given time, all or none. It evicts chunks that are
 // due later.
 func (m *memory) take(n, due int64) bool {
-	if len(m.queue) > 0 {
+	if len(m.queue.waiters) > 0 {
 		return false
 	}
 	if missing := n - (m.total - m.inUse); missing > 0 {
@@ -54,13 +62,6 @@ func (m *memory) take(n, due int64) bool {
 	}
 	m.grant(n)
 	return true
-}
-
-// reserve reserves n bytes for a body, and calls ready when it has them. It may evict any chunks
-// without a lease.
-func (m *memory) reserve(n int64, ready func()) {
-	m.queue = append(m.queue, waiter{n, ready})
-	m.nudge()
 }
 
 // give frees n bytes.
@@ -76,12 +77,7 @@ func (m *memory) grant(n int64) {
 
 // nudge serves waiters while bytes are free or can be freed.
 func (m *memory) nudge() {
-	for len(m.queue) > 0 && m.free(m.queue[0].n) {
-		w := m.queue[0]
-		m.queue = m.queue[1:]
-		m.grant(w.n)
-		w.ready()
-	}
+	m.queue.next()
 	m.freed()
 }
 
@@ -108,21 +104,17 @@ func (m *memory) release(chunk int32) {
 }
 
 // begin adds a chunk being loaded. Its memory is reserved.
-func (m *memory) begin(chunk int32, cost int64) { m.loads[chunk] = &load{cost: cost} }
-
-// wait calls ready when a chunk being loaded has arrived. The caller then holds a lease of it.
-func (m *memory) wait(chunk int32, ready func()) {
-	l := m.loads[chunk]
-	l.waiters = append(l.waiters, ready)
+func (m *memory) begin(chunk int32, cost int64) *load {
+	l := &load{cost: cost}
+	m.loads[chunk] = l
+	return l
 }
 
-// arrived adds a chunk to memory and calls its waiters.
+// arrived adds a chunk to memory, with the leases of the requests that wait for it.
 func (m *memory) arrived(chunk int32) {
 	l := m.loads[chunk]
 	delete(m.loads, chunk)
-	m.shelf.Put(chunk, l.cost, len(l.waiters))
-	for _, ready := range l.waiters {
-		ready()
-	}
+	m.shelf.Put(chunk, l.cost, l.refs)
+	l.open(m.clock)
 	m.nudge()
 }

@@ -27,11 +27,14 @@ func TestLine(t *testing.T) {
 		{"stream binds", 10 * size, size, 4, time.Second},
 		{"total binds", 2 * size, size, 4, 2 * time.Second},
 	} {
-		k := &clock{}
-		l := &line{clock: k, total: c.total, stream: c.stream, pieces: 16}
+		k := newClock(16)
+		l := &line{total: c.total, stream: c.stream}
 		ended := 0
 		for range c.transfers {
-			l.send(size, func() { ended++ })
+			k.start(func() {
+				k.transfer(size, nil, l)
+				ended++
+			})
 		}
 		for k.step() {
 		}
@@ -41,25 +44,58 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestPileIsInOrder checks that a pile returns events in order after any pushes and pops.
-func TestPileIsInOrder(t *testing.T) {
+// TestClock_RunsTasksInOrder checks that tasks continue in the order of their times, and of equal
+// times in the order in which they began to wait, and that each returns after all of its calls.
+func TestClock_RunsTasksInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p pile
-		var want []time.Duration
-		for i, pop := range rapid.SliceOf(rapid.Bool()).Draw(t, "pops") {
-			if !pop || len(want) == 0 {
-				at := time.Duration(rapid.IntRange(0, 9).Draw(t, "at"))
-				p.push(event{at: at, set: uint64(i)})
-				want = append(want, at)
-				slices.Sort(want)
-				continue
-			}
-			if got := p.pop().at; got != want[0] {
-				t.Fatalf("got %d, want %d", got, want[0])
-			}
-			want = want[1:]
+		waits := rapid.SliceOf(rapid.IntRange(0, 9)).Draw(t, "waits")
+		limit := rapid.IntRange(1, 4).Draw(t, "limit")
+		k, most, running, ended := newClock(16), 0, 0, 0
+		var got []time.Duration
+		done := false
+		k.start(func() {
+			k.each(len(waits), limit, func(i int) {
+				running++
+				most = max(most, running)
+				k.sleep(time.Duration(waits[i]))
+				got = append(got, k.now)
+				running--
+				ended++
+			})
+			done = ended == len(waits)
+		})
+		for k.step() {
+		}
+		if !done || len(k.tasks) > 0 || most > limit || !slices.IsSorted(got) || limit == 1 && len(got) > 0 && got[len(got)-1] != sum(waits) {
+			t.Fatalf("waits of %v: got %v, %d at a time, want at most %d", waits, got, most, limit)
 		}
 	})
+}
+
+// sum returns the sum of some waits.
+func sum(waits []int) (all time.Duration) {
+	for _, w := range waits {
+		all += time.Duration(w)
+	}
+	return all
+}
+
+// TestClock_StopEndsTasks checks that no task is left, whether it waits or has not begun.
+func TestClock_StopEndsTasks(t *testing.T) {
+	k := newClock(16)
+	ended := 0
+	for range 3 {
+		k.start(func() {
+			defer func() { ended++ }()
+			k.park()
+		})
+	}
+	for k.step() {
+	}
+	k.start(func() { t.Error("got a task that began") })
+	if k.stop(); ended != 3 || len(k.tasks) > 0 {
+		t.Errorf("got %d of 3 tasks ended, and %d left", ended, len(k.tasks))
+	}
 }
 
 // TestUsesHoldEverySample checks that the uses contain every sample of a batch, each in its chunk.

@@ -24,11 +24,10 @@ type batchRun = lookahead.Run[runResult]
 // runResult is the result of a run.
 type runResult struct {
 	samples map[uint64]bool
-	arrived bool
-	waiting []func() // called when the run has arrived
-	cost    int64    // bytes of memory that the run takes
-	shown   int      // number of open requests that use it
-	over    bool     // no later request needs it
+	arrived latch
+	cost    int64 // bytes of memory that the run takes
+	shown   int   // number of open requests that use it
+	over    bool  // no later request needs it
 }
 
 // come records a batch. far reports that other gateways own a part of it. A rank begins with the
@@ -44,11 +43,14 @@ func (a *readAhead) come(r *request, far bool) {
 // the other events of this instant, so it can use memory that the batch frees.
 func (a *readAhead) next() {
 	g := a.gateway
-	if l := g.limits(); l.Left(g.aheadHeld) < l.Run() || len(g.memory.queue) > 0 {
+	if l := g.limits(); l.Left(g.aheadHeld) < l.Run() || len(g.memory.queue.waiters) > 0 {
 		return
 	}
 	if n := a.Next(); n != nil {
-		g.clock.after(0, func() { g.clock.after(0, func() { a.bring(n) }) })
+		g.clock.start(func() {
+			g.clock.sleep(0)
+			a.bring(n)
+		})
 	}
 }
 
@@ -62,7 +64,7 @@ func (a *readAhead) drop(runs []*batchRun) {
 
 // free frees the memory of a run that has arrived and that no open or later request uses.
 func (g *gateway) free(n *batchRun) {
-	if came := &n.Came; came.over && came.arrived && came.shown == 0 && came.cost > 0 {
+	if came := &n.Came; came.over && came.arrived.done && came.shown == 0 && came.cost > 0 {
 		g.aheadHeld -= came.cost
 		g.memory.inUse -= came.cost
 		came.cost = 0
@@ -81,34 +83,22 @@ func (a *readAhead) bring(n *batchRun) {
 	wanted, end := n.Plan(g, g.limits())
 	a.Cut(n, end)
 	questions := g.ownersOf(g.data.usesOf(wanted))
-	left := 1
-	one := func() {
-		if left--; left > 0 {
-			return
-		}
-		n.Came.arrived = true
-		g.free(n)
-		for _, ready := range n.Came.waiting {
-			ready()
-		}
-		a.next()
-	}
 	if g.room(n, bytesOf(questions)) {
 		n.Came.samples = map[uint64]bool{}
-		left += len(questions)
-		for _, q := range questions {
-			g.count.PeerReads++
-			g.question(&request{at: n.At, think: a.think, full: one}, q, func() {
-				for _, u := range q.uses {
-					for _, x := range u.places {
-						n.Came.samples[x] = true
-					}
+		g.clock.each(len(questions), len(questions), func(i int) {
+			if !g.question(&request{at: n.At}, a.think, questions[i]) {
+				return
+			}
+			for _, u := range questions[i].uses {
+				for _, x := range u.places {
+					n.Came.samples[x] = true
 				}
-				one()
-			})
-		}
+			}
+		})
 	}
-	one()
+	n.Came.arrived.open(g.clock)
+	g.free(n)
+	a.next()
 }
 
 // room reserves memory for a run.
@@ -122,19 +112,14 @@ func (g *gateway) room(n *batchRun, bytes int64) bool {
 	return true
 }
 
-// wait calls ready when the run of a request has arrived, or at once if the request is in no run.
-// The request uses the run's samples until the request is closed.
-func (a *readAhead) wait(r *request, ready func()) {
-	r.run = a.Find(r.at)
-	if r.run != nil {
+// wait waits for the run of a request, if the request is in one. The request uses the run's samples
+// until the request is closed.
+func (a *readAhead) wait(r *request) {
+	if r.run = a.Find(r.at); r.run != nil {
 		r.run.Came.shown++
 		a.drop(a.Had(r.at))
+		r.run.Came.arrived.wait(a.gateway.clock)
 	}
-	if r.run == nil || r.run.Came.arrived {
-		ready()
-		return
-	}
-	r.run.Came.waiting = append(r.run.Came.waiting, ready)
 }
 
 // take returns the uses of a request without the samples that its run has delivered.
@@ -174,7 +159,7 @@ func (g *gateway) giveUp(n int64) {
 	var back int64
 	for _, a := range g.aheads {
 		a.drop(a.Drop(func(r *batchRun) bool {
-			goes := back < n && r.Came.arrived && r.Came.shown == 0
+			goes := back < n && r.Came.arrived.done && r.Came.shown == 0
 			if goes {
 				back += r.Came.cost
 			}

@@ -57,6 +57,7 @@ func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
+	defer r.clock.stop()
 	r.result = result
 	r.begin(0)
 	for n := 0; !r.done && r.clock.step(); n++ {
@@ -82,10 +83,10 @@ func newRun(q *scaledQuestion) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		clock: &clock{}, set: s, data: q.data, plan: plan,
+		clock: newClock(q.pieces()), set: s, data: q.data, plan: plan,
 		batching: shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short},
 	}
-	store := q.line(r.clock, s.StoreRate, s.StoreStream)
+	store := &line{total: s.StoreRate, stream: s.StoreStream}
 	all := &cluster{owners: owners(q.data, s.cluster())}
 	for range s.Gateways {
 		g := newGateway(r.clock, q, store)
@@ -111,7 +112,7 @@ func (r *run) begin(number int) {
 	r.epoch, r.begun, r.before, r.waiting, r.waits = r.plan.Epoch(uint64(number)), r.clock.now, r.counts(), 0, r.waits[:0]
 	r.result.Epochs = append(r.result.Epochs, Epoch{Ranks: make([]Rank, len(r.ranks))})
 	for _, k := range r.ranks {
-		k.start()
+		r.clock.start(k.read)
 	}
 }
 

@@ -157,13 +157,12 @@ func (q *scaledQuestion) restore(r *Result) {
 	}
 }
 
-// line returns a line with fewer pieces if one sample represents several.
-func (q *scaledQuestion) line(c *clock, total, stream float64) *line {
-	pieces := int64(16)
+// pieces returns the maximum number of pieces of a transfer: fewer if one sample represents several.
+func (q *scaledQuestion) pieces() int64 {
 	if q.data.joined > 1 {
-		pieces = 4
+		return 4
 	}
-	return &line{clock: c, total: total, stream: stream, pieces: pieces}
+	return 16
 }
 
 // say adds to the note how the setting was scaled.
