@@ -19,10 +19,8 @@ import (
 )
 
 const (
-	diskReads   = 8       // concurrent reads of chunks from disk
-	diskWriters = 2       // concurrent writes of chunks; each holds a lease on its chunk
-	diskQueue   = 1 << 16 // chunks waiting to be written
-	refChunks   = 40      // number of bits for the chunk number in a reference of the disk tier
+	diskQueue = 1 << 16 // chunks waiting to be written
+	refChunks = 40      // number of bits for the chunk number in a reference of the disk tier
 
 	// The disk is bypassed while reading a chunk takes more than this factor longer from disk
 	// than from the store. The margin exceeds the variation of measurements.
@@ -44,7 +42,7 @@ type disk struct {
 
 func newDisk(p *Path, c *diskcache.Cache) *disk {
 	c.Follow(p.untilRead)
-	return &disk{path: p, cache: c, gate: gate{limit: diskReads, idle: p.look}, queue: make(chan uint64, diskQueue)}
+	return &disk{path: p, cache: c, gate: gate{limit: policy.DiskReads, idle: p.look}, queue: make(chan uint64, diskQueue)}
 }
 
 // KeepOnDisk lets the path's disk tier, if there is one, store the dataset's chunks. origin
@@ -140,7 +138,7 @@ func (d *disk) Load(ctx context.Context, l *load, fills []*fill) (err error) {
 func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill) {
 	read := make([]bool, len(fills))
 	var g errgroup.Group
-	g.SetLimit(diskReads)
+	g.SetLimit(policy.DiskReads)
 	for i, x := range fills {
 		switch {
 		case !d.answers(l.source, x.Chunk):
@@ -235,7 +233,7 @@ func (s *Source) keep(chunk int) {
 // run writes queued chunks that are still in memory to disk until ctx ends. Requests never wait for
 // a write. Each write holds a lease on its chunk, for a few seconds at most.
 func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
-	for range diskWriters {
+	for range policy.DiskWriters {
 		started.Go(func() {
 			for {
 				select {

@@ -13,7 +13,6 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/diskcache"
-	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
@@ -362,10 +361,10 @@ func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
 				})
 				synctest.Wait()
 			}
-			if !p.disk.gate.enterAhead(diskReads) {
+			if !p.disk.gate.enterAhead(policy.DiskReads) {
 				t.Fatal("no place at the disk")
 			}
-			p.start(t.Context(), []lookahead.Need{{Dataset: s, Chunk: 0}}, &p.disk.gate, &started)
+			p.start(t.Context(), s, []int{0}, &p.disk.gate, &started)
 			synctest.Wait()
 			if busy {
 				p.gate.check(t, "during a request", 1, 0, 0, 0, 0)
@@ -442,14 +441,14 @@ func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 			if got := time.Since(begin); got != 0 || p.Stats().Disk.Hits != 1 {
 				t.Errorf("got %d reads of the disk after %v, want one at once", p.Stats().Disk.Hits, got)
 			}
-			for range diskReads { // all places are taken by reads that do not end
+			for range policy.DiskReads { // all places are taken by reads that do not end
 				must(t, p.disk.gate.enter(t.Context(), p.disk))
 			}
 			read(10)
 			if got := time.Since(begin); got < diskcache.Stall || p.Stats().Disk.Hits != 1 {
 				t.Errorf("got %d reads of the disk after %v, want the store asked", p.Stats().Disk.Hits, got)
 			}
-			for range diskReads {
+			for range policy.DiskReads {
 				p.disk.gate.leave(p.disk)
 			}
 			slow.Wait()

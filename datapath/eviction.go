@@ -34,13 +34,7 @@ func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
 		than = lookahead.NextUse{In: time.Duration(enough - chunkcache.Soon - 1)}
 	}
 	c := p.readers.NextUseAfter(d, chunk, than)
-	switch {
-	case c.Soon:
-		return min(int64(c.In), chunkcache.Soon-1)
-	case c.In == lookahead.Never || p.cfg.Policy == PolicyLRU:
-		return chunkcache.Never
-	}
-	return chunkcache.Soon + 1 + int64(c.In)
+	return chunkcache.DueIn(c.In, c.Soon, p.cfg.Policy == PolicyLRU)
 }
 
 // gone records that a chunk was evicted or that its load has failed. soon reports whether a reader

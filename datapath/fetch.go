@@ -70,10 +70,13 @@ func (p *Path) firstPart(total int64) int64 {
 // group splits a list of chunks, in ascending order, into groups that are adjacent in one shard.
 // One store read of at most part bytes loads each group.
 func (s *Source) group(chunks []int, part int64) [][]int {
-	return policy.Group(chunks, func(chunk int) policy.Place {
-		e := s.index.Extents(chunk)[0]
-		return policy.Place{Shard: e.Shard, Offset: e.Offset, Length: e.Length, Alone: s.index.ExtentCount(chunk) > 1}
-	}, part)
+	return policy.Group(chunks, s.placeOf, part)
+}
+
+// placeOf returns the location of a chunk in the store.
+func (s *Source) placeOf(chunk int) policy.Place {
+	e := s.index.Extents(chunk)[0]
+	return policy.Place{Shard: e.Shard, Offset: e.Offset, Length: e.Length, Alone: s.index.ExtentCount(chunk) > 1}
 }
 
 // bring loads one group.

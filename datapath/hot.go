@@ -68,9 +68,7 @@ func (h *hotSamples) keep(from *extract) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.bytes+own.Cost() > h.max {
-		h.drop()
-	}
+	h.drop(func(*extract) bool { return h.bytes+own.Cost() > h.max })
 	h.kept, h.bytes, h.count = append(h.kept, e), h.bytes+own.Cost(), h.count+1
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
@@ -79,25 +77,23 @@ func (h *hotSamples) keep(from *extract) {
 	}
 }
 
-// drop frees the oldest extract. The caller holds mu.
-func (h *hotSamples) drop() {
-	e := h.kept[0]
-	h.kept = slices.Delete(h.kept, 0, 1)
-	h.bytes -= e.room.own.Cost()
-	e.unpin()
+// drop frees the extracts for which the function returns true, oldest first. The caller holds mu.
+func (h *hotSamples) drop(which func(*extract) bool) {
+	h.kept = slices.DeleteFunc(h.kept, func(e *extract) bool {
+		goes := which(e)
+		if goes {
+			h.bytes -= e.room.own.Cost()
+			e.unpin()
+		}
+		return goes
+	})
 }
 
 // forget drops the samples of a source.
 func (h *hotSamples) forget(s *Source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.kept = slices.DeleteFunc(h.kept, func(e *extract) bool {
-		if e.source == s {
-			h.bytes -= e.room.own.Cost()
-			e.unpin()
-		}
-		return e.source == s
-	})
+	h.drop(func(e *extract) bool { return e.source == s })
 }
 
 // expire drops all hot samples after hotIdle without a hit.
@@ -107,9 +103,7 @@ func (h *hotSamples) expire(now time.Time) {
 	if uses := h.hits.Load() + h.count; uses != h.uses {
 		h.uses, h.since = uses, now
 	} else if now.Sub(h.since) > hotIdle {
-		for len(h.kept) > 0 {
-			h.drop()
-		}
+		h.drop(func(*extract) bool { return true })
 	}
 }
 
@@ -119,9 +113,7 @@ func (h *hotSamples) reclaim(n int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.bytes
-	for before-h.bytes < n && len(h.kept) > 0 {
-		h.drop()
-	}
+	h.drop(func(*extract) bool { return before-h.bytes < n })
 	return before - h.bytes
 }
 

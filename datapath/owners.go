@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/lookahead"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/tracing"
 	"github.com/millrace-data/millrace/shuffle"
@@ -73,10 +74,6 @@ func (p *Path) sharedAs(name, generation string) *Source {
 	return nil
 }
 
-// spread is the factor by which a gateway's chunks may exceed its share: placement balances the
-// chunks within this factor.
-const spread = 1.07
-
 // owners caches the owners of one dataset's chunks in one view, since computing an owner takes a
 // hash for each member. Pages are allocated at their first use, since owners may be created under
 // locks. All pages take 8 bytes per chunk.
@@ -125,7 +122,7 @@ func (s *Source) ownersNow() *owners {
 		if is != nil && is.view == view {
 			return is
 		}
-		held := float64(s.cost) * peers.Share(s.index.Generation()) * spread
+		held := float64(s.cost) * peers.Share(s.index.Generation()) * policy.Spread
 		fresh := newOwners(view, s.index.Chunks(), min(int64(held), s.cost))
 		if s.owners.CompareAndSwap(is, fresh) {
 			return fresh
@@ -217,12 +214,6 @@ func (b *request) of(chunks []batch.ChunkRanges) *request {
 	return &part
 }
 
-// askShare is the divisor of the budget for all batches that wait for owners: they get half. The
-// other half is for chunks that this gateway loads to answer peers. Without the limit, the bodies
-// of many batches could fill the memory of all gateways. Then no owner could load a chunk, and each
-// gateway would read all chunks from the store.
-const askShare = 2
-
 // askLimit bounds the memory of the batches that wait for owners.
 type askLimit struct {
 	max   int64
@@ -230,7 +221,7 @@ type askLimit struct {
 }
 
 func newAskLimit(total int64) *askLimit {
-	n := max(total/askShare, 1)
+	n := max(total/policy.AskShare, 1)
 	return &askLimit{n, semaphore.NewWeighted(n)}
 }
 

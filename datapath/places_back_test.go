@@ -14,7 +14,6 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
-	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -65,8 +64,7 @@ func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
 					<-p.kick
 				}
 				var started sync.WaitGroup
-				group := []lookahead.Need{{Dataset: s, Chunk: 0}, {Dataset: s, Chunk: 1}}
-				if got := p.start(t.Context(), group, p.gate, &started); got != c.started {
+				if got := p.start(t.Context(), s, []int{0, 1}, p.gate, &started); got != c.started {
 					t.Errorf("got all started: %v, want %v", got, c.started)
 				}
 				synctest.Wait()

@@ -101,11 +101,11 @@ func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, start
 	if p.budget.Waiting() > 0 || !p.hasRoom(n) {
 		return false
 	}
-	gate, group := p.gate, []lookahead.Need{n}
+	gate, chunks := p.gate, []int{n.Chunk}
 	if p.disk.answers(s, n.Chunk) {
 		gate = &p.disk.gate
 	} else {
-		group = p.together(n, now)
+		chunks = p.together(n, now)
 	}
 	most := p.gate.places()
 	if n.First {
@@ -113,7 +113,7 @@ func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, start
 	}
 	switch {
 	case gate.enterAhead(most):
-		if !p.start(ctx, group, gate, started) {
+		if !p.start(ctx, s, chunks, gate, started) {
 			return false
 		}
 	case gate == p.gate:
@@ -139,53 +139,41 @@ func (p *Path) hasRoom(n lookahead.Need) bool {
 	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(chunkcache.Later(s.due(n.Chunk, chunkcache.AnyDue)))
 }
 
-// together returns a need, followed by the chunks behind it in the same shard that some reader
-// needs soon, up to the length of one store read.
-func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
+// together returns the chunk of a need, followed by the chunks behind it in the same shard that
+// some reader needs soon, up to the length of one store read.
+func (p *Path) together(n lookahead.Need, now time.Time) []int {
 	s := n.Dataset.(*Source)
-	group, chunks := []lookahead.Need{n}, []int{n.Chunk}
-	for {
-		next := lookahead.Need{Dataset: s, Chunk: n.Chunk + len(group)}
-		if next.Chunk == s.Chunks() || s.finds(next.Chunk) {
-			return group
+	return policy.Together(n.Chunk, s.placeOf, p.cfg.PartSize, func(next int) bool {
+		if next == s.Chunks() || s.finds(next) {
+			return false
 		}
-		coming := p.readers.NextUse(s, next.Chunk)
-		if next.Samples = coming.Samples; !coming.Soon || !p.brings(next, now) {
-			return group
-		}
-		if chunks = append(chunks, next.Chunk); len(s.group(chunks, p.cfg.PartSize)) > 1 {
-			return group
-		}
-		group = append(group, next)
-	}
+		coming := p.readers.NextUse(s, next)
+		return coming.Soon && p.brings(lookahead.Need{Dataset: s, Chunk: next, Samples: coming.Samples}, now)
+	})
 }
 
-// start starts one prefetch of a group of chunks. The caller has taken a place of a gate for it. If
-// there is no memory for all chunks, start retries with half of the group. It reports whether there
-// was memory for the whole group.
-func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
-	chunks := make([]int, len(group))
-	for i, n := range group {
-		chunks[i] = n.Chunk
-	}
-	f := &fetch{load: load{source: group[0].Dataset.(*Source), held: gate}, chunks: chunks}
-	if !f.source.enter() {
+// start starts one prefetch of some chunks. The caller has taken a place of a gate for it. If there
+// is no memory for all chunks, start retries with half of them. It reports whether there was memory
+// for all chunks.
+func (p *Path) start(ctx context.Context, s *Source, chunks []int, gate *gate, started *sync.WaitGroup) bool {
+	f := &fetch{load: load{source: s, held: gate}, chunks: chunks}
+	if !s.enter() {
 		gate.leaveAhead(true)
 		return false
 	}
-	read, cancel := f.source.until(ctx)
-	flying := &flight{f.source, chunks, cancel}
+	read, cancel := s.until(ctx)
+	flying := &flight{s, chunks, cancel}
 	p.flights.Store(flying, nil)
 	done := func() {
 		p.flights.Delete(flying)
 		cancel()
-		f.source.leave()
+		s.leave()
 	}
 	wait, err := p.cache.Start(read, f.request())
 	if err != nil {
 		done()
-		if half := group[:len(group)/2]; len(half) > 0 && errors.Is(err, chunkcache.ErrNoRoom) {
-			p.start(ctx, half, gate, started)
+		if half := chunks[:len(chunks)/2]; len(half) > 0 && errors.Is(err, chunkcache.ErrNoRoom) {
+			p.start(ctx, s, half, gate, started)
 			return false
 		}
 		gate.leaveAhead(true)

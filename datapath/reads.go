@@ -48,16 +48,6 @@ func (s *Source) whole(chunk int, data, extra []byte) *portion {
 	return p
 }
 
-// readSamples reads samples by their ranges. It joins ranges that are close to each other, and uses
-// the load's spare memory for the gaps.
-func (s *Source) readSamples(ctx context.Context, l *load, fills []*fill) error {
-	samples := s.samples(l, fills)
-	if len(samples) == 0 {
-		return nil
-	}
-	return s.readEach(ctx, samples, s.path.cfg.PartSize, l.spare)
-}
-
 // samples lists the samples of some fills in stored order.
 func (s *Source) samples(of *load, fills []*fill) []*portion {
 	n := 0

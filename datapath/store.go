@@ -31,7 +31,7 @@ func (store) Load(ctx context.Context, l *load, fills []*fill) error {
 			return err
 		}
 	}
-	return l.source.readSamples(ctx, l, plain)
+	return l.source.readEach(ctx, l.source.samples(l, plain), l.source.path.cfg.PartSize, l.spare)
 }
 
 // chunks reads whole chunks that are adjacent in one shard.

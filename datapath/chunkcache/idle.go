@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 const (
@@ -25,6 +26,18 @@ func Later(due int64) int64 {
 		return min(muchLater*due, Soon-1)
 	}
 	return due
+}
+
+// DueIn returns the due time of a chunk that a reader needs after a time, soon or later. A chunk that
+// no reader needs soon is never due if the policy is LRU.
+func DueIn(in time.Duration, soon, lru bool) int64 {
+	switch {
+	case soon:
+		return min(int64(in), Soon-1)
+	case in == Never || lru:
+		return Never
+	}
+	return Soon + 1 + int64(in)
 }
 
 // muchLater was measured with three readers in little memory. They read 1.6 times as much as they

@@ -3,6 +3,23 @@
 // simulations share its decisions.
 package policy
 
+// Concurrent reads and concurrent writes of the disk tier. A chunk stays in memory while it is
+// written.
+const (
+	DiskReads   = 8
+	DiskWriters = 2
+)
+
+// AskShare is the divisor of the budget for all batches that wait for other gateways: they get
+// half. The other half is for chunks that a gateway loads to answer peers. Without the limit, the
+// bodies of many batches could fill the memory of all gateways. Then no owner could load a chunk,
+// and each gateway would read all chunks from the store.
+const AskShare = 2
+
+// Spread is the factor by which the chunks that a gateway owns may exceed its share: placement
+// balances the chunks within this factor.
+const Spread = 1.07
+
 // Ahead returns how much of a budget prefetched chunks may fill: seven tenths. The rest is for
 // bodies.
 func Ahead(budget int64) int64 { return budget / 10 * 7 }
@@ -75,6 +92,20 @@ func Group[C any](chunks []C, place func(C) Place, part int64) [][]C {
 		groups = append(groups, chunks[begin:])
 	}
 	return groups
+}
+
+// Together returns a chunk, followed by the chunks behind it in the same shard for which takes
+// returns true, up to the length of one read of at most part bytes.
+func Together[C ~int | ~int32](chunk C, place func(C) Place, part int64, takes func(C) bool) []C {
+	group := []C{chunk}
+	for takes(chunk + C(len(group))) {
+		longer := append(group, chunk+C(len(group)))
+		if len(Group(longer, place, part)) > 1 {
+			break
+		}
+		group = longer
+	}
+	return group
 }
 
 // Parts returns the number of reads for a length. Each read has about part bytes, at most 1.5 times

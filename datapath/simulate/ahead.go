@@ -78,19 +78,11 @@ func (g *gateway) pass() {
 // together returns the chunk of a need, followed by the chunks behind it in the same shard that
 // some reader needs soon, up to the length of one read.
 func (g *gateway) together(n lookahead.Need) []int32 {
-	group := []int32{int32(n.Chunk)}
-	for {
-		next := n.Chunk + len(group)
-		if next == len(g.data.Chunks) || g.memory.contains(int32(next)) {
-			return group
+	return policy.Together(int32(n.Chunk), g.place, g.set.PartSize, func(next int32) bool {
+		if int(next) == len(g.data.Chunks) || g.memory.contains(next) {
+			return false
 		}
-		if coming := g.readers.NextUse(g, next); !coming.Soon || !g.fits && !g.worth(int32(next), coming.Samples) {
-			return group
-		}
-		longer := append(group, int32(next))
-		if len(policy.Group(longer, g.place, g.set.PartSize)) > 1 {
-			return group
-		}
-		group = longer
-	}
+		coming := g.readers.NextUse(g, int(next))
+		return coming.Soon && (g.fits || g.worth(next, coming.Samples))
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/cluster/placement"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // cluster is a set of gateways with one common cache: each chunk has an owner among them. A gateway
@@ -124,7 +125,7 @@ func (g *gateway) far(r *request) (n int64) {
 	if n == 0 {
 		return 0
 	}
-	return min(max(int64(float64(n)*g.bodies), 1), max(g.set.CacheSize/askingShare, 1))
+	return min(max(int64(float64(n)*g.bodies), 1), max(g.set.CacheSize/policy.AskShare, 1))
 }
 
 // ask sends the queries in r.asks, one to each owner, and waits for their answers.
@@ -165,7 +166,3 @@ func (g *gateway) send(n int64) {
 	g.count.LinkOut += n
 	g.clock.transfer(n, nil, g.out, g.up)
 }
-
-// askingShare is the divisor of the memory for requests that wait for other gateways. The rest is
-// needed to answer queries.
-const askingShare = 2

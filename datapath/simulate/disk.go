@@ -1,12 +1,8 @@
 package simulate
 
-import "github.com/millrace-data/millrace/datapath/chunkcache"
-
-// Concurrent reads and concurrent writes of the disk tier. A chunk stays in memory while it is
-// written.
-const (
-	diskReads   = 8
-	diskWriters = 2
+import (
+	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/policy"
 )
 
 // disk is the tier between memory and store. Like the disk cache it replaces a chunk only by a
@@ -25,7 +21,7 @@ type disk struct {
 
 func newDisk(c *clock, s *Setting, next func(int32) int64, idle func()) *disk {
 	return &disk{
-		line: &line{total: s.DiskRate}, gate: newGate(c, diskReads, idle), total: s.DiskSize,
+		line: &line{total: s.DiskRate}, gate: newGate(c, policy.DiskReads, idle), total: s.DiskSize,
 		shelf: chunkcache.NewShelf(next, nil), next: next, writing: map[int32]bool{},
 	}
 }
@@ -54,7 +50,7 @@ func (g *gateway) keep(chunk int32) {
 	if d == nil {
 		return
 	}
-	if d.queue = append(d.queue, chunk); d.writers < diskWriters {
+	if d.queue = append(d.queue, chunk); d.writers < policy.DiskWriters {
 		d.writers++
 		g.clock.start(g.writeDisk)
 	}

@@ -10,7 +10,7 @@
 // queries, read-ahead from other gateways, and links. The model does not include processor time,
 // failures and other users of the store.
 //
-// Everything runs in one goroutine, in the order of the virtual clock, so the same setting always
-// has the same result. Up to a few million samples are simulated one by one, as the data path would
+// One task runs at a time, in the order of the virtual clock, so the same setting always has the
+// same result. Up to a few million samples are simulated one by one, as the data path would
 // read them. A larger setting is scaled down first (scale.go), and Result.Coarse reports how.
 package simulate

@@ -42,7 +42,7 @@ func newGateway(c *clock, q *scaledQuestion, store *line) *gateway {
 	g := &gateway{
 		clock: c, set: s, data: q.data, store: store, fits: q.fits, bodies: q.bodies, beyond: q.beyond,
 		out: &line{total: s.ServeRate}, up: &line{total: s.LinkRate}, down: &line{total: s.LinkRate},
-		askable: max(s.CacheSize/askingShare, 1),
+		askable: max(s.CacheSize/policy.AskShare, 1),
 	}
 	followed := lookahead.Config{Budget: policy.Ahead(s.CacheSize)}
 	if s.cluster() > 1 {
@@ -67,17 +67,10 @@ func newGateway(c *clock, q *scaledQuestion, store *line) *gateway {
 	return g
 }
 
-// due returns when readers need a chunk next: the time until a reader needs it soon. For a later
-// reader the result is that time above chunkcache.Soon, unless the policy is LRU.
+// due returns when readers need a chunk next.
 func (g *gateway) due(chunk int32) int64 {
 	c := g.readers.NextUse(g, int(chunk))
-	switch {
-	case c.Soon:
-		return min(int64(c.In), chunkcache.Soon-1)
-	case c.In == lookahead.Never || g.set.Policy == LRU:
-		return chunkcache.Never
-	}
-	return chunkcache.Soon + 1 + int64(c.In)
+	return chunkcache.DueIn(c.In, c.Soon, g.set.Policy == LRU)
 }
 
 // memoryFreed calls look if the last pass found too little memory.

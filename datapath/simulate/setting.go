@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -117,16 +118,13 @@ func (s *Setting) apart() int {
 	return s.cluster()
 }
 
-// spread is the factor by which the chunks that a gateway of a cluster owns may exceed its share.
-const spread = 1.07
-
 // held returns the memory for all the chunks of one gateway.
 func (s *Setting) held(d *Data) int64 {
 	n := s.apart()
 	if n == 1 {
 		return d.cost()
 	}
-	return int64(float64(d.cost()) * spread / float64(n))
+	return int64(float64(d.cost()) * policy.Spread / float64(n))
 }
 
 // Needed returns the cache size of each gateway with which the order reads no chunk twice in an
