@@ -1,8 +1,6 @@
 package simulate
 
 import (
-	"time"
-
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
 	"github.com/millrace-data/millrace/datapath/policy"
@@ -14,12 +12,6 @@ func (g *gateway) moved(r *request) {
 	r.first = r.local && r.visit.First
 	at := &r.at
 	g.came = max(g.came, float64(at.Epoch.Number()*at.Plan.Samples()+at.First)/g.set.Rate)
-}
-
-// heard records the position and the think time of a rank of another gateway, so that the chunks that it will request
-// are prefetched.
-func (g *gateway) heard(r *request, think time.Duration) {
-	g.readers.Heard(g, r.at, think, g.clock.instant())
 }
 
 // look schedules a pass after all other events of the same instant.

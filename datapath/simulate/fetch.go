@@ -32,7 +32,7 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool) {
 	}
 	left := chunks
 	var end int64 // end of the last arrived chunk, as an offset in the read
-	g.readParts(cut(n, parts), ahead, func(total int64) {
+	g.readParts(n, int(parts), ahead, func(total int64) {
 		for len(left) > 1 && end+g.data.Chunks[left[0]].stored() <= total {
 			end += g.data.Chunks[left[0]].stored()
 			g.arrived(left[0])
@@ -53,28 +53,20 @@ func (g *gateway) arrived(chunk int32) {
 	}
 }
 
-// cut splits a length into n parts.
-func cut(length, n int64) []int64 {
-	parts := make([]int64, n)
-	for i := range n {
-		parts[i] = length*(i+1)/n - length*i/n
-	}
-	return parts
-}
-
-// readParts reads the parts of one load. For a request each part takes its own place. A prefetch
+// readParts reads the n bytes of one load in parts. For a request each part takes its own place. A prefetch
 // uses the place that its caller holds, and others while they are free. came is called with the
 // number of bytes of a part that have arrived.
-func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64)) {
+func (g *gateway) readParts(n int64, parts int, ahead bool, came func(total int64)) {
+	part := func(i int) int64 { return n*int64(i+1)/int64(parts) - n*int64(i)/int64(parts) }
 	if !ahead {
-		g.clock.each(len(parts), len(parts), func(i int) { g.demand(parts[i], came, g.gate) })
+		g.clock.each(parts, parts, func(i int) { g.demand(part(i), came, g.gate) })
 		return
 	}
 	places := 1
-	for places < len(parts) && g.gate.enterAhead(g.gate.limit) {
+	for places < parts && g.gate.enterAhead(g.gate.limit) {
 		places++
 	}
-	g.clock.each(len(parts), places, func(i int) { g.fetch(parts[i], came) })
+	g.clock.each(parts, places, func(i int) { g.fetch(part(i), came) })
 	for range places - 1 {
 		g.gate.leaveAhead()
 	}

@@ -67,7 +67,7 @@ func (g *gateway) read(r *request) {
 // other gateway. It returns false if there is no memory.
 func (g *gateway) answer(r *request, think time.Duration) bool {
 	r.local = r.at.Epoch.Local()
-	g.heard(r, think)
+	g.readers.Heard(g, r.at, think, g.clock.instant()) // the chunks that the rank will request are prefetched
 	return g.gather(r, r.uses)
 }
 
