@@ -13,12 +13,10 @@ import (
 )
 
 // Stat implements objstore.Store.
-func (b *Backend) Stat(ctx context.Context, key string) (objstore.Object, error) {
-	o, _, err := b.head(ctx, objstore.Ref{Key: key})
-	if err != nil {
-		return objstore.Object{}, fmt.Errorf("stat %q: %w", key, err)
-	}
-	return o, nil
+func (b *Backend) Stat(ctx context.Context, key string) (o objstore.Object, err error) {
+	defer objstore.Wrap(&err, "stat %q", key)
+	o, _, err = b.head(ctx, objstore.Ref{Key: key})
+	return o, err
 }
 
 // head returns an object, and the token with which Put stored it, if there is one.
@@ -97,18 +95,16 @@ func soundPrefix(prefix string) string {
 }
 
 // Delete implements objstore.Store.
-func (b *Backend) Delete(ctx context.Context, key string) error {
+func (b *Backend) Delete(ctx context.Context, key string) (err error) {
+	defer objstore.Wrap(&err, "delete %q", key)
 	if err := objstore.CheckKey(key); err != nil {
-		return fmt.Errorf("delete %q: %w", key, err)
+		return err
 	}
-	err := b.run(ctx, b.policy.write, func(ctx context.Context, _ *attempt) error {
+	err = b.run(ctx, b.policy.write, func(ctx context.Context, _ *attempt) error {
 		return b.endpoint.Load().core.RemoveObject(ctx, b.cfg.Bucket, key, minio.RemoveObjectOptions{})
 	})
 	if errors.Is(err, objstore.ErrNotFound) && classify(err).code != "NoSuchBucket" {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("delete %q: %w", key, err)
-	}
-	return nil
+	return err
 }

@@ -10,15 +10,8 @@ import (
 )
 
 // Open implements objstore.Store.
-func (b *Backend) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
-	r, err := b.open(ctx, ref, offset)
-	if err != nil {
-		return nil, fmt.Errorf("open %q at %d: %w", ref.Key, offset, err)
-	}
-	return r, nil
-}
-
-func (b *Backend) open(ctx context.Context, ref objstore.Ref, offset int64) (*reader, error) {
+func (b *Backend) Open(ctx context.Context, ref objstore.Ref, offset int64) (_ io.ReadCloser, err error) {
+	defer objstore.Wrap(&err, "open %q at %d", ref.Key, offset)
 	if offset < 0 {
 		return nil, fmt.Errorf("negative offset %d", offset)
 	}
@@ -27,7 +20,10 @@ func (b *Backend) open(ctx context.Context, ref objstore.Ref, offset int64) (*re
 	if size == offset { // an offset exactly at the end is no error
 		r.total, err = size, nil
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // reader reads one version of an object sequentially, with as many transfers as necessary.

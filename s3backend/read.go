@@ -14,20 +14,13 @@ import (
 )
 
 // ReadRange implements objstore.RangeReader.
-func (b *Backend) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
+func (b *Backend) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) (err error) {
 	ctx, span := tracing.Start(ctx, "store read")
 	span.Text("millrace.store.bucket", b.cfg.Bucket)
 	span.Text("millrace.store.object", ref.Key)
 	span.Number("millrace.store.offset", offset)
-	err := b.readRange(ctx, ref, offset, dst)
-	if err != nil {
-		err = fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
-	}
-	span.Ended(err)
-	return err
-}
-
-func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64, dst [][]byte) error {
+	defer func() { span.Ended(err) }()
+	defer objstore.Wrap(&err, "read %q at %d", ref.Key, offset)
 	n, err := objstore.CheckRange(offset, dst)
 	if err != nil {
 		return err

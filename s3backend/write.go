@@ -21,15 +21,8 @@ import (
 const tokenName = "Millrace-Put"
 
 // Put implements objstore.Store. The returned Object has no modification time.
-func (b *Backend) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
-	o, err := b.put(ctx, key, body, size, cond)
-	if err != nil {
-		return objstore.Object{}, fmt.Errorf("put %q: %w", key, err)
-	}
-	return o, nil
-}
-
-func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+func (b *Backend) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (_ objstore.Object, err error) {
+	defer objstore.Wrap(&err, "put %q", key)
 	if err := objstore.CheckKey(key); err != nil {
 		return objstore.Object{}, err
 	}

@@ -3,6 +3,7 @@ package peer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -84,21 +85,11 @@ type Client struct {
 
 // NewClient returns a client. It starts no goroutines.
 func NewClient(cfg ClientConfig) *Client {
-	if cfg.Dial <= 0 {
-		cfg.Dial = defaultDial
-	}
-	if cfg.Silence <= 0 {
-		cfg.Silence = defaultSilence
-	}
-	if cfg.Total <= 0 {
-		cfg.Total = defaultTotal
-	}
-	if cfg.PerPeer <= 0 {
-		cfg.PerPeer = defaultPerPeer
-	}
-	if cfg.MostAge <= 0 {
-		cfg.MostAge = mostAge
-	}
+	cfg.Dial = cmp.Or(cfg.Dial, defaultDial)
+	cfg.Silence = cmp.Or(cfg.Silence, defaultSilence)
+	cfg.Total = cmp.Or(cfg.Total, defaultTotal)
+	cfg.PerPeer = cmp.Or(cfg.PerPeer, defaultPerPeer)
+	cfg.MostAge = cmp.Or(cfg.MostAge, mostAge)
 	c := &Client{cfg: cfg, scheme: "http", transport: cfg.Transport, reads: newAddressLimiter(cfg.PerPeer * fewPeers)}
 	if cfg.TLS != nil {
 		c.scheme = "https"

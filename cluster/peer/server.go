@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -72,18 +73,10 @@ type Server struct {
 
 // NewServer returns a server. It starts no goroutines.
 func NewServer(cfg ServerConfig) *Server {
-	if cfg.Connections <= 0 {
-		cfg.Connections = max(1, port.MostConnections()/2)
-	}
-	if cfg.Reads <= 0 {
-		cfg.Reads = defaultReads
-	}
-	if cfg.DrainTime <= 0 {
-		cfg.DrainTime = defaultDrainTime
-	}
-	if cfg.MostAge <= 0 {
-		cfg.MostAge = mostAge
-	}
+	cfg.Connections = cmp.Or(cfg.Connections, max(1, port.MostConnections()/2))
+	cfg.Reads = cmp.Or(cfg.Reads, defaultReads)
+	cfg.DrainTime = cmp.Or(cfg.DrainTime, defaultDrainTime)
+	cfg.MostAge = cmp.Or(cfg.MostAge, mostAge)
 	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads), unreserved: semaphore.NewWeighted(unreservedBudget)}
 }
 

@@ -50,6 +50,13 @@ func CheckRange(offset int64, dst [][]byte) (int64, error) {
 	return n, nil
 }
 
+// Wrap prepends a text to the error of a function, unless it is nil. The function defers it.
+func Wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}
+
 // Kind returns the name of the vocabulary's error that err wraps. It is "canceled" for the end of a
 // context, "other" for any other error and "" for nil. Kind labels counters.
 func Kind(err error) string {

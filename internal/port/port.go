@@ -3,6 +3,7 @@
 package port
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,12 +61,8 @@ type Server struct {
 
 // New builds a server. It starts nothing.
 func New(cfg Config) *Server {
-	if cfg.Connections <= 0 {
-		cfg.Connections = MostConnections()
-	}
-	if cfg.DrainTime <= 0 {
-		cfg.DrainTime = defaultDrainTime
-	}
+	cfg.Connections = cmp.Or(cfg.Connections, MostConnections())
+	cfg.DrainTime = cmp.Or(cfg.DrainTime, defaultDrainTime)
 	s := &Server{cfg: cfg, http: newHTTPServer(cfg.Handler, cfg.BaseContext, cfg.Log)}
 	if cfg.MostAge > 0 {
 		endOld(s.http, cfg.MostAge)

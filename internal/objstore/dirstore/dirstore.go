@@ -278,14 +278,8 @@ func current(f *os.File, key, etag string) (objstore.Object, error) {
 }
 
 // ReadRange implements objstore.RangeReader.
-func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
-	if err := s.readRange(ctx, ref, offset, dst); err != nil {
-		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, err)
-	}
-	return nil
-}
-
-func (s *Store) readRange(ctx context.Context, ref objstore.Ref, offset int64, dst [][]byte) error {
+func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) (err error) {
+	defer objstore.Wrap(&err, "read %q at %d", ref.Key, offset)
 	n, err := objstore.CheckRange(offset, dst)
 	if err != nil {
 		return err
@@ -329,15 +323,8 @@ func readAll(ctx context.Context, f *os.File, offset int64, dst [][]byte) error 
 }
 
 // Open implements objstore.Store.
-func (s *Store) Open(ctx context.Context, ref objstore.Ref, offset int64) (io.ReadCloser, error) {
-	r, err := s.open(ctx, ref, offset)
-	if err != nil {
-		return nil, fmt.Errorf("open %q at %d: %w", ref.Key, offset, err)
-	}
-	return r, nil
-}
-
-func (s *Store) open(ctx context.Context, ref objstore.Ref, offset int64) (*reader, error) {
+func (s *Store) Open(ctx context.Context, ref objstore.Ref, offset int64) (_ io.ReadCloser, err error) {
+	defer objstore.Wrap(&err, "open %q at %d", ref.Key, offset)
 	if offset < 0 {
 		return nil, fmt.Errorf("negative offset %d", offset)
 	}

@@ -17,16 +17,9 @@ import (
 )
 
 // Put implements objstore.Store.
-func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
+func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (_ objstore.Object, err error) {
+	defer objstore.Wrap(&err, "put %q", key)
 	s.renew()
-	o, err := s.put(ctx, key, body, size, cond)
-	if err != nil {
-		return objstore.Object{}, fmt.Errorf("put %q: %w", key, err)
-	}
-	return o, nil
-}
-
-func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
 	if err := checkKey(key); err != nil {
 		return objstore.Object{}, err
 	}
@@ -235,14 +228,8 @@ func (s *Store) syncDir(name string) error {
 }
 
 // Delete implements objstore.Store. It also removes directories that become empty.
-func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.delete(ctx, key); err != nil {
-		return fmt.Errorf("delete %q: %w", key, err)
-	}
-	return nil
-}
-
-func (s *Store) delete(ctx context.Context, key string) error {
+func (s *Store) Delete(ctx context.Context, key string) (err error) {
+	defer objstore.Wrap(&err, "delete %q", key)
 	if _, err := s.stat(ctx, key); errors.Is(err, objstore.ErrNotFound) {
 		return nil
 	} else if err != nil {
