@@ -135,43 +135,40 @@ func ofData(err error) bool {
 
 // warnings returns a line for each likely mistake in an index, with the cure.
 func warnings(l location.Location, match string, r build.Report, uneven string) (lines []string) {
-	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("millrace: "+format, args...)) }
+	warn := func(applies bool, format string, args ...any) {
+		if applies {
+			lines = append(lines, fmt.Sprintf("millrace: "+format, args...))
+		}
+	}
 	if uneven != "" {
 		lines = append(lines, uneven)
 	}
-	if r.HadHidden > 0 {
-		say("left out %s of the previous index, such as %s, because of hidden names: '--hidden' includes them", words.Count(uint64(r.HadHidden), "object", "objects"), words.Printable(r.HadExample))
+	warn(r.HadHidden > 0, "left out %s of the previous index, such as %s, because of hidden names: '--hidden' includes them", words.Count(uint64(r.HadHidden), "object", "objects"), words.Printable(r.HadExample))
+	warn(r.Unmatched > 0, "%s: left out %s that --match does not select", l, words.Count(r.Unmatched, "object", "objects"))
+	warn(r.Unmatched == 0 && strings.HasPrefix(match, "!"), "%s: --match '%s' excludes nothing: a pattern with a slash applies to the key below the address, any other to the name after the last slash", l, match)
+	cure := ": --follow-links follows those that lead somewhere"
+	if l.Links {
+		cure = ", or leads back to where it lies"
 	}
-	if r.Unmatched > 0 {
-		say("%s: left out %s that --match does not select", l, words.Count(r.Unmatched, "object", "objects"))
+	warn(r.Links > 0, "%s: skipped %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
+		l, words.Count(r.Links, "link", "links"), words.Printable(r.Link), cure)
+	warn(r.Outside > 0, "%s: %s names that are absolute or contain '..', such as %s: batches pass them on as they are stored, so extract them only with a filter, such as tarfile's filter='data'",
+		l, words.Count(r.Outside, "sample has", "samples have"), words.Printable(r.OutsideExample))
+	warn(r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil, "%s: %s of pictures: torchvision's ImageFolder treats .millrace as one more class, and fails: remove %s and index again, which stores the index elsewhere",
+		l, words.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
+	source := ""
+	if l.Bucket != "" {
+		source = " of a local copy"
 	}
-	if r.Unmatched == 0 && strings.HasPrefix(match, "!") {
-		say("%s: --match '%s' excludes nothing: a pattern with a slash applies to the key below the address, any other to the name after the last slash", l, match)
-	}
-	if r.Links > 0 {
-		cure := ": --follow-links follows those that lead somewhere"
-		if l.Links {
-			cure = ", or leads back to where it lies"
-		}
-		say("%s: skipped %s, such as %s, that lead out of the directory, to a directory or nowhere%s",
-			l, words.Count(r.Links, "link", "links"), words.Printable(r.Link), cure)
-	}
-	if r.Outside > 0 {
-		say("%s: %s names that are absolute or contain '..', such as %s: batches pass them on as they are stored, so extract them only with a filter, such as tarfile's filter='data'",
-			l, words.Count(r.Outside, "sample has", "samples have"), words.Printable(r.OutsideExample))
-	}
-	if r.ClassFolders > 0 && l.Bucket == "" && l.Index == nil {
-		say("%s: %s of pictures: torchvision's ImageFolder treats .millrace as one more class, and fails: remove %s and index again, which stores the index elsewhere",
-			l, words.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
-	}
-	if r.Format == framing.Files && r.Samples > 1 {
-		source := ""
-		if l.Bucket != "" {
-			source = " of a local copy"
-		}
-		say("%s has one object per sample: 'millrace pack'%s makes reading much faster", l, source)
-	}
+	warn(r.Format == framing.Files && r.Samples > 1, "%s has one object per sample: 'millrace pack'%s makes reading much faster", l, source)
 	return lines
+}
+
+// note writes a line that only some reports have.
+func note(w io.Writer, applies bool, format string, args ...any) {
+	if applies {
+		fmt.Fprintf(w, format, args...)
+	}
 }
 
 // Print writes a description of the index as text.
@@ -184,31 +181,15 @@ func Print(w io.Writer, l location.Location, r build.Report) {
 	fmt.Fprintf(w, "  generation %s\n", r.Generation)
 	fmt.Fprintf(w, "  %s in %s of %s, %s\n", words.Count(r.Samples, "sample", "samples"), words.Count(r.Chunks, "chunk", "chunks"),
 		words.Count(r.Shards, r.Format+" shard", r.Format+" shards"), humanize.IBytes(uint64(r.Bytes)))
-	if r.LeftOut > 0 {
-		fmt.Fprintf(w, "  left out %sat the ends of shards, too few for a sample\n", words.Count(uint64(r.LeftOut), "token", "tokens"))
-	}
-	if r.Tokens != "" {
-		fmt.Fprintf(w, "  each sample is %s\n", r.Tokens)
-	}
-	if r.Assumed != "" {
-		fmt.Fprintf(w, "  %s\n", words.Printable(r.Assumed))
-	}
-	if r.RepeatedKeys > 0 {
-		fmt.Fprintf(w, "  %s in more than one shard, such as %s: to look one up, name the shard too\n",
-			words.Count(r.RepeatedKeys, "key", "keys"), words.Printable(r.RepeatedKey))
-	}
-	if r.Ignored > 0 {
-		fmt.Fprintf(w, "  ignored %s, such as %s: no shards of this format\n", words.Count(r.Ignored, "object", "objects"), words.Printable(r.IgnoredExample))
-	}
-	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as %s: --hidden includes them\n", words.Count(r.Hidden, "hidden object", "hidden objects"), words.Printable(r.HiddenExample))
-	}
-	if r.Members > 0 {
-		fmt.Fprintf(w, "  left out %s of the shards that were read: --hidden includes them\n", words.Count(uint64(r.Members), "hidden member", "hidden members"))
-	}
-	if r.Empty > 0 {
-		fmt.Fprintf(w, "  %s no bytes: an upload may have failed\n", words.Count(r.Empty, "shard has", "shards have"))
-	}
+	note(w, r.LeftOut > 0, "  left out %s at the ends of shards, too few for a sample\n", words.Count(uint64(r.LeftOut), "token", "tokens"))
+	note(w, r.Tokens != "", "  each sample is %s\n", r.Tokens)
+	note(w, r.Assumed != "", "  %s\n", words.Printable(r.Assumed))
+	note(w, r.RepeatedKeys > 0, "  %s in more than one shard, such as %s: to look one up, name the shard too\n",
+		words.Count(r.RepeatedKeys, "key", "keys"), words.Printable(r.RepeatedKey))
+	note(w, r.Ignored > 0, "  ignored %s, such as %s: no shards of this format\n", words.Count(r.Ignored, "object", "objects"), words.Printable(r.IgnoredExample))
+	note(w, r.Hidden > 0, "  left out %s, such as %s: --hidden includes them\n", words.Count(r.Hidden, "hidden object", "hidden objects"), words.Printable(r.HiddenExample))
+	note(w, r.Members > 0, "  left out %s of the shards that were read: --hidden includes them\n", words.Count(uint64(r.Members), "hidden member", "hidden members"))
+	note(w, r.Empty > 0, "  %s no bytes: an upload may have failed\n", words.Count(r.Empty, "shard has", "shards have"))
 	printPlace(w, l)
 	fmt.Fprintf(w, "  read %s, reused %s\n", humanize.IBytes(uint64(r.ReadBytes)), words.Count(r.ReusedShards, "shard", "shards"))
 	switch {

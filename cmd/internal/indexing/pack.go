@@ -42,10 +42,8 @@ func (r *PackResult) Print(w io.Writer, l location.Location) {
 	}
 	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", words.Count(r.Files, "file", "files"),
 		humanize.IBytes(uint64(r.Bytes)), words.Count(r.Samples, "sample", "samples"), words.Count(r.Shards, "shard", "shards"), r.ReusedShards)
-	if r.MultiMember > 0 {
-		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --sample-key path tells them apart where their names differ before the last dot\n",
-			words.Count(r.MultiMember, "sample", "samples"), r.Example)
-	}
+	note(w, r.MultiMember > 0, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --sample-key path tells them apart where their names differ before the last dot\n",
+		words.Count(r.MultiMember, "sample", "samples"), r.Example)
 	if n := len(r.Extensions); n > 1 && n <= maxSkipped {
 		var of []string
 		for _, ext := range slices.Sorted(maps.Keys(r.Extensions)) {
@@ -58,19 +56,12 @@ func (r *PackResult) Print(w io.Writer, l location.Location) {
 	}
 	for _, t := range r.Tables {
 		fmt.Fprintf(w, "  joined %s of %s to samples, as .json\n", words.Count(t.Joined, "row", "rows"), words.Printable(t.Table))
-		if t.Several > 0 {
-			fmt.Fprintf(w, "    each .json is an array: %s more than one row, such as %s\n", words.Count(t.Several, "name has", "names have"), words.Printable(t.SeveralOf))
-		}
-		if n := t.Missing + t.Unnamed; n > 0 {
-			fmt.Fprintf(w, "    left out %s: %d of files that are not packed%s, and %d that name no file\n", words.Count(n, "row", "rows"), t.Missing, example(t.MissingOf), t.Unnamed)
-		}
+		note(w, t.Several > 0, "    each .json is an array: %s more than one row, such as %s\n", words.Count(t.Several, "name has", "names have"), words.Printable(t.SeveralOf))
+		n := t.Missing + t.Unnamed
+		note(w, n > 0, "    left out %s: %d of files that are not packed%s, and %d that name no file\n", words.Count(n, "row", "rows"), t.Missing, example(t.MissingOf), t.Unnamed)
 	}
-	if r.WithoutRow > 0 {
-		fmt.Fprintf(w, "  %s no row%s\n", words.Count(r.WithoutRow, "sample has", "samples have"), example(r.WithoutRowOf))
-	}
-	if r.Hidden > 0 {
-		fmt.Fprintf(w, "  left out %s, such as %s: --hidden includes them\n", words.Count(r.Hidden, "hidden file", "hidden files"), words.Printable(r.HiddenExample))
-	}
+	note(w, r.WithoutRow > 0, "  %s no row%s\n", words.Count(r.WithoutRow, "sample has", "samples have"), example(r.WithoutRowOf))
+	note(w, r.Hidden > 0, "  left out %s, such as %s: --hidden includes them\n", words.Count(r.Hidden, "hidden file", "hidden files"), words.Printable(r.HiddenExample))
 	for i, s := range r.Skipped {
 		if i == maxSkipped {
 			fmt.Fprintf(w, "  and %d more\n", len(r.Skipped)-i)
