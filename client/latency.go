@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -30,13 +31,11 @@ const (
 	nearGain  = 500 * time.Microsecond
 )
 
-// compareNear orders latencies; unknown ones (0) are last.
-func compareNear(a, b time.Duration) int {
-	if (a == 0) != (b == 0) {
-		return cmp.Compare(b, a)
-	}
-	return cmp.Compare(a, b)
-}
+// distance returns a latency for comparisons: an unknown one (0) is longer than any other.
+func distance(near time.Duration) time.Duration { return cmp.Or(near, math.MaxInt64) }
+
+// compareNear orders latencies; unknown ones are last.
+func compareNear(a, b time.Duration) int { return cmp.Compare(distance(a), distance(b)) }
 
 // enter acquires the right to look up names or measure latency. With wait it blocks until ctx ends;
 // without, it returns false if another caller has the right.
@@ -151,32 +150,23 @@ func (f *fleet) choose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.measured = time.Now().Add(-rand.N(probeEvery / 2)) // jitter: clients that started together change gateways at different times
-	old := f.first
-	if old == nil || !old.well() {
-		i := slices.IndexFunc(f.gateways, (*gateway).well)
-		if i < 0 {
-			return
-		}
-		old = f.gateways[i]
+	well := slices.DeleteFunc(slices.Clone(f.gateways), func(g *gateway) bool { return !g.well() })
+	if len(well) == 0 {
+		return
 	}
-	f.first = old
-	for _, g := range f.gateways {
-		if g.well() && compareNear(g.near, f.first.near) < 0 {
-			f.first = g
-		}
+	best := slices.MinFunc(well, func(a, b *gateway) int { return compareNear(a.near, b.near) })
+	if f.first == nil || !f.first.well() {
+		f.first = well[0]
 	}
-	if !nearer(f.first.near, old.near) {
-		f.first = old
+	if nearer(best.near, f.first.near) {
+		f.first = best
 	}
 }
 
-// nearer reports whether latency a is enough below b to justify a change. Unknown latencies (0)
-// count as infinite.
+// nearer reports whether latency a is enough below b to justify a change.
 func nearer(a, b time.Duration) bool {
-	if a == 0 || b == 0 {
-		return a != 0
-	}
-	return a < time.Duration(nearShare*float64(b)) && b-a > nearGain
+	a, b = distance(a), distance(b)
+	return float64(a) < nearShare*float64(b) && b-a > nearGain
 }
 
 // errNotReady means that a gateway responds to probes but refuses requests.

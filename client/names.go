@@ -188,7 +188,7 @@ func (f *fleet) resolve(ctx context.Context) {
 	if len(fresh) > 0 {
 		f.measured = time.Time{}
 	}
-	if !listed[f.firstKey()] {
+	if !slices.Contains(f.gateways, f.first) {
 		f.first = nil
 	}
 }
@@ -222,13 +222,6 @@ func (s source) before() []*gateway {
 // key identifies a gateway.
 func (g *gateway) key() string { return g.base.String() }
 
-func (f *fleet) firstKey() string {
-	if f.first == nil {
-		return ""
-	}
-	return f.first.key()
-}
-
 // find resolves one source.
 func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 	asIs := []*gateway{{base: s.base}}
@@ -254,13 +247,7 @@ func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 		}
 		local = local && a.IsLoopback()
 		u := *s.base
-		u.Host = a.String()
-		if a.Is6() {
-			u.Host = "[" + u.Host + "]"
-		}
-		if port := s.base.Port(); port != "" {
-			u.Host = net.JoinHostPort(a.String(), port)
-		}
+		u.Host = strings.TrimSuffix(net.JoinHostPort(a.String(), s.base.Port()), ":")
 		all = append(all, &gateway{base: &u, host: s.base.Host})
 	}
 	switch {

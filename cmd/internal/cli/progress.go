@@ -52,11 +52,10 @@ func (a *App) NewBar(ctx context.Context, name string) *Bar {
 
 // print prints lines until the bar ends.
 func (b *Bar) print(w io.Writer) {
-	tick := time.NewTicker(lineEvery)
-	defer tick.Stop()
+	tick := time.Tick(lineEvery)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 			fmt.Fprintf(w, "%s: %s\n", b.name, b.line())
 		case <-b.end:
 			return

@@ -100,16 +100,6 @@ func (s *Node) issuerKeys(issuer string, err error) {
 	s.log.Info().Str("issuer", issuer).Msg("issuer keys fetched")
 }
 
-// watchAccess keeps the access file and the audit log up to date until ctx ends.
-func (s *Node) watchAccess(ctx context.Context, run func(func() error)) {
-	if s.guard != nil {
-		run(func() error { return s.guard.Run(ctx) })
-	}
-	if s.audit != nil {
-		run(func() error { s.audit.Run(ctx); return nil })
-	}
-}
-
 // accessStats returns metrics of the access file.
 func (s *Node) accessStats() []gateway.Stat {
 	if s.guard == nil {

@@ -51,8 +51,7 @@ func (s *Node) watchExpiry(ctx context.Context) {
 	if len(s.certificates) == 0 {
 		return
 	}
-	tick := time.NewTicker(expiryLook)
-	defer tick.Stop()
+	tick := time.Tick(expiryLook)
 	for {
 		for _, c := range s.certificates {
 			if end := c.Expires(); time.Until(end) < expirySoon {
@@ -61,7 +60,7 @@ func (s *Node) watchExpiry(ctx context.Context) {
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

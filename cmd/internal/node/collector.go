@@ -21,7 +21,7 @@ const (
 // paceCollector keeps the amount of garbage near the constant garbage, for any amount of live data,
 // until ctx ends. It adjusts the percentage after each collection, since live data may have grown
 // tenfold, and the next garbage with them.
-func paceCollector(ctx context.Context) error {
+func paceCollector(ctx context.Context) {
 	ended := make(chan struct{}, 1)
 	collections(ctx, ended)
 	alive := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -34,7 +34,7 @@ func paceCollector(ctx context.Context) error {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }

@@ -41,8 +41,7 @@ func (s *Node) hold() error {
 // the lock itself until it exits. A process that requests the lock meanwhile gets it after that,
 // and can tell that it must start a new node.
 func (h *lockFile) watch(ctx context.Context, end context.CancelCauseFunc) error {
-	look := time.NewTicker(lockInterval)
-	defer look.Stop()
+	look := time.Tick(lockInterval)
 	last := time.Now()
 	for {
 		switch err := syscall.Flock(int(h.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
@@ -59,7 +58,7 @@ func (h *lockFile) watch(ctx context.Context, end context.CancelCauseFunc) error
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look.C:
+		case <-look:
 		}
 	}
 }

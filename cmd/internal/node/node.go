@@ -283,20 +283,22 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 			return nil
 		})
 	}
+	background := func(part func(context.Context)) {
+		g.Go(func() error { part(rest); return nil })
+	}
 	if s.cfg.PaceHeap {
-		g.Go(func() error { return paceCollector(rest) })
+		background(paceCollector)
 	}
 	g.Go(func() error { return s.keeper.run(failed, rest) })
-	g.Go(func() error {
-		s.watchExpiry(rest)
-		return nil
-	})
-	s.watchAccess(rest, g.Go)
+	background(s.watchExpiry)
+	if s.guard != nil {
+		g.Go(func() error { return s.guard.Run(rest) })
+	}
+	if s.audit != nil {
+		background(s.audit.Run)
+	}
 	if s.shared != nil {
-		g.Go(func() error {
-			s.shared.Run(rest)
-			return nil
-		})
+		background(s.shared.Run)
 	}
 	if l.admin != nil {
 		g.Go(func() error { return gateway.ServeAdmin(rest, s.gateway, l.admin, s.tls) })

@@ -403,40 +403,30 @@ func (k *keeper) hangUp(ctx context.Context) {
 func (k *keeper) run(ctx, rest context.Context) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	file, pointers := never(), never()
+	var file, pointers <-chan time.Time // nil: never
 	if k.node.cfg.Datasets != "" {
-		file = time.NewTicker(watch.LookEvery)
+		file = time.Tick(watch.LookEvery)
 	}
 	if k.node.cfg.Follow > 0 {
-		pointers = time.NewTicker(k.node.cfg.Follow)
+		pointers = time.Tick(k.node.cfg.Follow)
 	}
-	again := time.NewTicker(openAgain)
-	defer again.Stop()
-	defer file.Stop()
-	defer pointers.Stop()
+	again := time.Tick(openAgain)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-k.placed:
 			k.sendLosses(rest, &sending)
-		case <-file.C:
+		case <-file:
 			k.checkFile(ctx)
-		case <-again.C:
+		case <-again:
 			k.openClosed(ctx)
-		case <-pointers.C:
+		case <-pointers:
 			k.follow(ctx)
 		case <-k.node.cfg.HangUp:
 			k.hangUp(ctx)
 		}
 	}
-}
-
-// never returns a ticker that does not tick.
-func never() *time.Ticker {
-	t := time.NewTicker(time.Hour)
-	t.Stop()
-	return t
 }
 
 // stats returns metrics of the open datasets and of the file.
