@@ -121,8 +121,9 @@ func (r *reader) location(name string, value *yaml.Node) (l location.Location, o
 		if !ok {
 			r.fault(key, "dataset %s: %s: must be a plain value", name, key.Value)
 		}
-		parts[key.Value] = text
-		order = append(order, key)
+		if parts[key.Value] = text; key.Value != "url" {
+			order = append(order, key)
+		}
 	})
 	switch {
 	case len(r.faults) > known:
@@ -137,30 +138,11 @@ func (r *reader) location(name string, value *yaml.Node) (l location.Location, o
 		return l, false
 	}
 	for _, key := range order {
-		if err := setPart(&l, key.Value, parts[key.Value]); err != nil {
+		if err := l.SetOption(key.Value, parts[key.Value]); err != nil {
 			r.fault(key, "dataset %s: %w", name, err)
 		}
 	}
 	return l, len(r.faults) == known
-}
-
-// setPart sets a part of an address by name.
-func setPart(l *location.Location, name, value string) error {
-	switch name {
-	case "url":
-		return nil
-	case "index":
-		if err := l.PutIndex(value); err != nil {
-			return fmt.Errorf("index: %w", err)
-		}
-		return nil
-	case "links":
-		if value != "follow" {
-			return errors.New("links: must be follow")
-		}
-		return l.FollowLinks()
-	}
-	return l.Set(name, value)
 }
 
 func (r *reader) mixture(key, value *yaml.Node) {

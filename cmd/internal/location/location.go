@@ -138,7 +138,8 @@ func Parse(s string) (Location, error) {
 		return Location{}, fmt.Errorf("dataset %q: name %q: must be letters, digits, dot, dash and underscore; set one as NAME=URL", HideSecrets(s), l.Name)
 	}
 	for _, o := range options {
-		if err := l.takeOption(o); err != nil {
+		name, value, _ := strings.Cut(o, "=")
+		if err := l.SetOption(name, value); err != nil {
 			return Location{}, fmt.Errorf("dataset %q: %w", HideSecrets(s), err)
 		}
 	}
@@ -148,20 +149,22 @@ func Parse(s string) (Location, error) {
 	return l, nil
 }
 
-func (l *Location) takeOption(o string) error {
-	if url, ok := strings.CutPrefix(o, indexOption); ok {
-		if l.Index != nil {
-			return errors.New("index= is given twice")
-		}
-		if err := l.PutIndex(url); err != nil {
+// SetOption sets an option of an address by name: index, links or a parameter of its service.
+func (l *Location) SetOption(name, value string) error {
+	switch {
+	case name+"=" == indexOption && l.Index != nil:
+		return errors.New("index= is given twice")
+	case name+"=" == indexOption:
+		if err := l.PutIndex(value); err != nil {
 			return fmt.Errorf("index: %w", err)
 		}
 		return nil
+	case name+"=" == linksOption && value != followLinks:
+		return errors.New("links: must be follow")
+	case name+"=" == linksOption:
+		return l.FollowLinks()
 	}
-	if o != linksOption+followLinks {
-		return fmt.Errorf("%s: must be %s%s", o, linksOption, followLinks)
-	}
-	return l.FollowLinks()
+	return l.Set(name, value)
 }
 
 // PutIndex sets the address of the index. The address of the shards stands for an index next to the
