@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,16 +33,12 @@ func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, err
 		if finished(err, &opt) {
 			return
 		}
-		if err == nil {
-			opt.Generation, opt.batches = first.Generation, first.Batches
-			if opt.Until == 0 || opt.Until > first.Batches {
-				opt.Until = first.Batches
-			}
-		}
 		if err != nil {
 			yield(nil, err)
 			return
 		}
+		opt.Generation, opt.batches = first.Generation, first.Batches
+		opt.Until = min(cmp.Or(opt.Until, first.Batches), first.Batches)
 		c.adviseHomes(ctx, opt, first)
 		c.read(ctx, &wg, opt, first, yield)
 	}

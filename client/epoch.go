@@ -224,11 +224,7 @@ func (r *epochReader) take(b *Batch, opt Options) error {
 		r.rep.Latencies = append(r.rep.Latencies, b.took)
 	}
 	r.done += b.size()
-	until := r.plan.Batches
-	if opt.Until != 0 {
-		until = min(until, opt.Until)
-	}
-	shares := until - opt.From
+	shares := min(cmp.Or(opt.Until, r.plan.Batches), r.plan.Batches) - opt.From
 	if r.AllRanks {
 		shares *= max(opt.WorldSize, 1)
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,16 +69,9 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d", e.Gateway, e.Status)
-	if e.Code != "" {
-		b.WriteString(" " + e.Code)
-	} else {
-		b.WriteString(" " + http.StatusText(e.Status))
-	}
-	if e.Detail != "" {
-		b.WriteString(": " + e.Detail)
-	} else if e.Title != "" {
-		b.WriteString(": " + e.Title)
+	fmt.Fprintf(&b, "%s: %d %s", e.Gateway, e.Status, cmp.Or(e.Code, http.StatusText(e.Status)))
+	if detail := cmp.Or(e.Detail, e.Title); detail != "" {
+		b.WriteString(": " + detail)
 	}
 	if e.RequestID != "" {
 		b.WriteString(" (request " + e.RequestID + ")")
@@ -146,9 +140,7 @@ func readError(gateway string, resp *http.Response) *Error {
 		return e
 	}
 	e.Code, e.Title, e.Detail, e.Retryable = printable(p.Code), printable(p.Title), printable(p.Detail), p.Retryable
-	if p.RequestID != "" {
-		e.RequestID = printable(p.RequestID)
-	}
+	e.RequestID = cmp.Or(printable(p.RequestID), e.RequestID)
 	if ms, err := strconv.ParseInt(p.RetryAfterMS.String(), 10, 64); err == nil && ms > 0 && ms < 1<<40 {
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
 	}

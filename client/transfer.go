@@ -125,17 +125,17 @@ func (t *transfer) header(resp *http.Response) (*Batch, error) {
 // begin accepts a response: a whole body, which replaces the earlier bytes, or the missing bytes.
 func (t *transfer) begin(resp *http.Response) error {
 	b, err := t.header(resp)
-	if err == nil && resp.StatusCode == http.StatusPartialContent {
-		err = t.goOn(resp, b)
-	}
-	if err != nil {
-		if resp.StatusCode == http.StatusPartialContent {
+	if resp.StatusCode == http.StatusPartialContent {
+		if err == nil {
+			err = t.goOn(resp, b)
+		}
+		if err != nil {
 			t.drop() // either the earlier bytes or these are wrong
 		}
 		return err
 	}
-	if resp.StatusCode == http.StatusPartialContent {
-		return nil
+	if err != nil {
+		return err
 	}
 	t.batch, t.etag, t.size, t.data = b, "", resp.ContentLength, nil
 	if tag := resp.Header.Get("ETag"); strings.HasPrefix(tag, `"`) {

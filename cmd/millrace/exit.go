@@ -62,25 +62,24 @@ func exits() map[string]int {
 	}
 }
 
+// isA reports whether an error has a type.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // codeOf returns the code of an error.
 func codeOf(ctx context.Context, err error) string {
-	var usage *cli.UsageError
-	var ledger *client.LedgerError
 	var remote *client.Error
-	var network *net.OpError
-	var splits *build.SplitsError
-	var kinds *build.KindsError
-	var refusal *cli.Refusal
-	var parts *build.PartsError
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case errors.As(err, &usage), is(client.ErrNoGeneration, gateway.ErrConfiguration), errors.As(err, &splits), errors.As(err, &kinds):
+	case isA[*cli.UsageError](err), is(client.ErrNoGeneration, gateway.ErrConfiguration), isA[*build.SplitsError](err), isA[*build.KindsError](err):
 		return client.CodeInvalidArgument
 	case ctx.Err() != nil && is(ctx.Err()):
 		return codeInterrupted
-	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), errors.As(err, &ledger):
+	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), isA[*client.LedgerError](err):
 		return codeCorrupt
 	case errors.As(err, &remote):
 		return cmp.Or(remote.Code, codeFailed)
@@ -92,11 +91,11 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeStoreDenied
 	case is(objstore.ErrUnavailable, objstore.ErrTimeout, objstore.ErrThrottled):
 		return client.CodeStoreUnavailable
-	case is(reach.ErrNoAnswer, client.ErrDeadline, http.ErrSchemeMismatch), errors.As(err, &network):
+	case is(reach.ErrNoAnswer, client.ErrDeadline, http.ErrSchemeMismatch), isA[*net.OpError](err):
 		return codeNoGateway
 	case is(fs.ErrNotExist): // for example the file of --keys
 		return client.CodeNotFound
-	case errors.As(err, &refusal) && !errors.As(err, &parts):
+	case isA[*cli.Refusal](err) && !isA[*build.PartsError](err):
 		return client.CodeInvalidArgument
 	}
 	return codeFailed

@@ -165,7 +165,9 @@ func (x *indexFlags) check(f *cli.Flags) {
 		f.Fault("--chunk-size %s: must be from 1B to 1GiB", words.Size(x.opt.ChunkSize))
 	}
 	x.opt.Hints.SequenceLength = int64(x.sequence)
-	x.checkFields(f)
+	if f.Set.Changed("fields") && len(x.opt.Hints.Fields) == 0 {
+		f.Fault("--fields: must be names of columns") // an empty list would select all
+	}
 	checkMatch(f, x.opt.Match)
 	x.checkPart(f)
 }
@@ -192,25 +194,13 @@ func checkMatch(f *cli.Flags, pattern string) {
 	}
 }
 
-// checkFields rejects an empty --fields, which would select all columns.
-func (x *indexFlags) checkFields(f *cli.Flags) {
-	if f.Set.Changed("fields") && len(x.opt.Hints.Fields) == 0 {
-		f.Fault("--fields: must be names of columns")
-	}
-}
-
-// formats lists the detected formats, one per line.
-func formats() string {
-	return "  " + strings.Join(build.FormatHints(), "\n  ")
-}
-
 const indexManual = `Reads the shards of DATASET once and stores an index beside them; nothing is copied. Later runs
 read only changes and keep the earlier plan parameters. An interrupted run resumes.
 
 DATASET is s3://bucket/prefix, file:///dir or a directory. The address of a bucket can set its
 service: ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE&bandwidth=SIZE
 &max_conns=N. Shards may be compressed by gzip, zstd or xz. Formats are detected:
-%s
+  %s
 --name, --match, --split and --fields make one of several indexes, DATASET#NAME for other commands.
 A GLOB with a slash matches the whole name, else the part after the last slash.
 
@@ -228,7 +218,7 @@ const indexExamples = `  millrace index s3://bucket/imagenet --batch-size 1024
 func (a *app) index() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "index DATASET", Short: "Index existing shards in place",
-		Long: fmt.Sprintf(indexManual, formats()), Example: indexExamples,
+		Long: fmt.Sprintf(indexManual, strings.Join(build.FormatHints(), "\n  ")), Example: indexExamples,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var l location.Location

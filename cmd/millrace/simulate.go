@@ -76,8 +76,6 @@ func (x *simulateFlags) define(f *cli.Flags) {
 
 func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	switch {
-	case len(args) > 1:
-		f.Fault("unexpected argument %q: simulate takes one dataset", args[1])
 	case len(args) == 1 && x.samples > 0:
 		f.Fault("--samples %d: cannot be combined with a dataset: %s has its own number of samples", x.samples, location.HideSecrets(args[0]))
 	case len(args) == 1:

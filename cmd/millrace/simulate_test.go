@@ -45,7 +45,7 @@ func TestSimulate_RejectsInvalidSettings(t *testing.T) {
 	for want, args := range map[string][]string{
 		"a dataset is required, or --samples": {"simulate", "--rate", "1", "--cache-size", "1GiB"},
 		"has its own number of samples":       append([]string{"simulate", "/x"}, numbers[1:]...),
-		"simulate takes one dataset":          {"simulate", "/x", "/y", "--rate", "1", "--cache-size", "1GiB"},
+		"is one too many":                     {"simulate", "/x", "/y", "--rate", "1", "--cache-size", "1GiB"},
 		"--rate":                              append(numbers, "--rate", "0"),
 		"must be one of lru, plan":            append(numbers, "--cache-policy", "plan,fifo"),
 		"has no meaning for shuffle":          append(numbers, "--shuffle", "full", "--window", "5"),

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/cluster"
@@ -37,12 +36,10 @@ const (
 //	                                                                         cluster.Cluster (chunks of a leaving member) ──> Path.Pull
 //	datapath.Path ──> cluster.Cluster (owner of a chunk) ──> peer.Client ──> other gateways
 type peers struct {
-	log     zerolog.Logger
+	node    *Node
 	cluster *cluster.Cluster
 	client  *peer.Client
 	server  *peer.Server
-	path    func(dataset string) *datapath.Path // returns a path also for datasets that are not served
-	paths   func() []*datapath.Path
 	heard   chan remoteReader
 }
 
@@ -58,10 +55,7 @@ func (s *Node) joinCluster() error {
 	if c.Cluster == "" {
 		return nil
 	}
-	p := &peers{
-		log: s.log, heard: make(chan remoteReader, mostHeard),
-		path: func(dataset string) *datapath.Path { return s.division(dataset).path }, paths: s.paths,
-	}
+	p := &peers{node: s, heard: make(chan remoteReader, mostHeard)}
 	boot := rand.Text()
 	var client, served *tls.Config
 	if !c.PeerInsecure {
@@ -95,7 +89,7 @@ func (s *Node) joinCluster() error {
 
 // Answer passes a query to the data path of its dataset.
 func (p *peers) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
-	return p.path(q.Dataset).Answer(ctx, q)
+	return p.node.division(q.Dataset).path.Answer(ctx, q)
 }
 
 // hear queues a reported reader for run, or drops it if the queue is full.
@@ -130,7 +124,7 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h remoteReader) 
 	r := h.reader
 	plan, epoch, leave, err := g.Plan(ctx, h.dataset, h.generation, r.Params, r.Epoch)
 	if err != nil {
-		p.log.Debug().Err(err).Msg("no read-ahead for a reader of another gateway")
+		p.node.log.Debug().Err(err).Msg("no read-ahead for a reader of another gateway")
 		return
 	}
 	defer leave()
@@ -142,13 +136,13 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h remoteReader) 
 	}
 	at := r.Cursor
 	at.Plan, at.Epoch = plan, epoch
-	p.path(h.dataset).Heard(h.dataset, h.generation, at, r.Think)
+	p.node.division(h.dataset).path.Heard(h.dataset, h.generation, at, r.Think)
 }
 
 // inherit loads the chunks of a draining member that this gateway owns from now on.
 func (p *peers) inherit(ctx context.Context, member string, held []peer.ChunkList) {
 	for _, h := range held {
-		p.path(h.Dataset).Pull(ctx, member, h)
+		p.node.division(h.Dataset).path.Pull(ctx, member, h)
 	}
 }
 
@@ -156,7 +150,7 @@ func (p *peers) inherit(ctx context.Context, member string, held []peer.ChunkLis
 // owners can load them.
 func (p *peers) goodbye() {
 	var held []peer.Chunk
-	for _, path := range p.paths() {
+	for _, path := range p.node.paths() {
 		held = append(held, path.Held()...)
 	}
 	p.cluster.Drain(held)
