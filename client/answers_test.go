@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -187,7 +188,7 @@ func TestClient_ReadsNoMoreJSONThanItsLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		var v any
-		err := client.askOnce(t.Context(), client.fleet.gateways[0], request{method: http.MethodGet, path: "/x"}, limit, &v)
+		err := client.askJSON(t.Context(), client.fleet.gateways[0], request{method: http.MethodGet, path: "/x"}, limit, &v, new(atomic.Int64))
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || err != nil && !strings.HasPrefix(err.Error(), "https://a: ") || a.read > 10*limit {
 			t.Errorf("got %v, %v after %d bytes, want %v", v, err, a.read, c.want)
 		}

@@ -122,26 +122,24 @@ func extension(contentType string) string {
 // kept returns the batch if its file in Options.folder matches the response to a HEAD request, or
 // nil if the batch must be fetched. It ignores error responses, because a HEAD response has no body
 // with details: the fetch reports them.
-func (t *transfer) kept(ctx context.Context, gw *gateway) (b *Batch, err error) {
-	err = t.client.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
-		resp, err := t.client.send(ctx, gw, request{method: http.MethodHead, path: t.path(), query: t.opt.query(t.opt.Generation)})
-		if e := (*Error)(nil); errors.As(err, &e) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		came.Add(1)
-		if err := t.begin(resp); err != nil {
-			return fmt.Errorf("%s: %w", gw.name(), err)
-		}
-		if t.opt.folder.fill(t.batch, t.size, t.opt) {
-			b = t.batch
-			b.kept = true
-		}
-		t.drop()
-		return nil
-	})
-	return b, err
+func (t *transfer) kept(ctx context.Context, gw *gateway, came *atomic.Int64) (*Batch, error) {
+	resp, err := t.client.send(ctx, gw, request{method: http.MethodHead, path: t.path(), query: t.opt.query(t.opt.Generation)})
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	came.Add(1)
+	if err := t.begin(resp); err != nil {
+		return nil, fmt.Errorf("%s: %w", gw.name(), err)
+	}
+	b := t.batch
+	b.kept = t.opt.folder.fill(b, t.size, t.opt)
+	t.drop()
+	if !b.kept {
+		return nil, nil
+	}
+	return b, nil
 }

@@ -21,19 +21,22 @@ const (
 
 var errNoSign = errors.New("the gateway does not respond, neither to the request nor to probes")
 
+// try makes one attempt at a gateway. It adds the number of received bytes to came.
+type try[T any] func(ctx context.Context, gw *gateway, came *atomic.Int64) (T, error)
+
 // attempt calls ask for one gateway with a limit of Config.AttemptTimeout, and cancels it if the
-// gateway stops. ask must add the number of received bytes to came.
-func (c *Client) attempt(ctx context.Context, gw *gateway, ask func(ctx context.Context, came *atomic.Int64) error) error {
+// gateway stops.
+func attempt[T any](ctx context.Context, c *Client, gw *gateway, ask try[T]) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
 	defer cancel()
 	var came atomic.Int64
 	ctx, done := c.watch(ctx, gw, &came)
 	defer done()
-	err := ask(ctx, &came)
+	v, err := ask(ctx, gw, &came)
 	if err != nil && errors.Is(context.Cause(ctx), errNoSign) {
-		return fmt.Errorf("%s: %w", gw.name(), errNoSign)
+		err = fmt.Errorf("%s: %w", gw.name(), errNoSign)
 	}
-	return err
+	return v, err
 }
 
 // watch cancels the returned context with cause errNoSign if the gateway stops and another one is

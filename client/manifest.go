@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 )
 
 // addManifest fetches the batch's manifest and checks it against the batch.
@@ -17,11 +18,11 @@ func (c *Client) addManifest(ctx context.Context, opt Options, b *Batch) error {
 		return fmt.Errorf("manifest: the response has no Content-Location with the dataset: %w", ErrProtocol)
 	}
 	path := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d/manifest", url.PathEscape(name), opt.Epoch, b.Number)
-	_, err := retry(ctx, c, opt.reader(), func(ctx context.Context, gw *gateway) (struct{}, error) {
+	_, err := retry(ctx, c, opt.reader(), func(ctx context.Context, gw *gateway, came *atomic.Int64) (struct{}, error) {
 		m := struct {
 			Samples lines `json:"samples"`
 		}{lines{most: b.count}}
-		err := c.askOnce(ctx, gw, request{method: http.MethodGet, path: path, query: opt.query(b.Generation)}, manifestLimit(b.count), &m)
+		err := c.askJSON(ctx, gw, request{method: http.MethodGet, path: path, query: opt.query(b.Generation)}, manifestLimit(b.count), &m, came)
 		if err == nil {
 			err = b.setManifest(m.Samples.read)
 		}

@@ -28,13 +28,16 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 		b, err = retry(ctx, c, opt.reader(), t.kept)
 	}
 	if err == nil && b == nil {
-		b, err = retry(ctx, c, opt.reader(), t.attempt)
+		b, err = retry(ctx, c, opt.reader(), t.ask)
 	}
 	if err == nil && opt.Format == framedForm && b.frame == nil {
 		err = b.readFrame()
 	}
 	if err == nil && opt.Manifest {
 		err = c.addManifest(ctx, opt, b)
+	}
+	if errors.Is(err, errNoSign) {
+		err = fmt.Errorf("%w, after %d of %d bytes", err, len(t.data), t.size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read epoch %d batch %d: %w", opt.Epoch, number, err)
@@ -204,14 +207,7 @@ func datasetOf(u *url.URL) string {
 // maxJSON bounds the size of every resource except batches.
 const maxJSON = 512 << 20
 
-// askOnce makes one attempt. It reads at most limit bytes.
-func (c *Client) askOnce(ctx context.Context, gw *gateway, r request, limit int64, v any) error {
-	return c.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
-		return c.askJSON(ctx, gw, r, limit, v, came)
-	})
-}
-
-// askJSON sends the request of an attempt and decodes the response.
+// askJSON sends the request of an attempt and decodes the response, of at most limit bytes.
 func (c *Client) askJSON(ctx context.Context, gw *gateway, r request, limit int64, v any, came *atomic.Int64) error {
 	resp, err := c.send(ctx, gw, r)
 	if err != nil {
@@ -254,8 +250,8 @@ func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out an
 func (c *Client) ask(ctx context.Context, verb string, r request, v any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, ErrDeadline)
 	defer cancel()
-	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway) (struct{}, error) {
-		return struct{}{}, c.askOnce(ctx, gw, r, maxJSON, v)
+	_, err := retry(ctx, c, reader{}, func(ctx context.Context, gw *gateway, came *atomic.Int64) (struct{}, error) {
+		return struct{}{}, c.askJSON(ctx, gw, r, maxJSON, v, came)
 	})
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", verb, r.path, err)

@@ -21,7 +21,7 @@ const maxRetryAfter = 30 * time.Second
 
 // retry tries one gateway after another until one responds. In each round it tries every gateway
 // once, without delay. It waits between rounds.
-func retry[T any](ctx context.Context, c *Client, who reader, try func(context.Context, *gateway) (T, error)) (T, error) {
+func retry[T any](ctx context.Context, c *Client, who reader, ask try[T]) (T, error) {
 	var zero T
 	var t tally
 	renew, end := c.fleet.renewals(ctx)
@@ -33,7 +33,7 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 		for _, g := range all {
 			var v T
 			start := time.Now()
-			if v, err = try(ctx, g); err == nil {
+			if v, err = attempt(ctx, c, g, ask); err == nil {
 				c.fleet.answered(g)
 				return v, nil
 			}

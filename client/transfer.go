@@ -26,19 +26,7 @@ type transfer struct {
 	data  []byte
 }
 
-// attempt requests the batch, or its missing bytes, from one gateway.
-func (t *transfer) attempt(ctx context.Context, gw *gateway) (b *Batch, err error) {
-	err = t.client.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
-		b, err = t.ask(ctx, gw, came)
-		return err
-	})
-	if errors.Is(err, errNoSign) {
-		err = fmt.Errorf("%w, after %d of %d bytes", err, len(t.data), t.size)
-	}
-	return b, err
-}
-
-// ask sends the request of an attempt and reads the response.
+// ask requests the batch, or its missing bytes, from one gateway.
 func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*Batch, error) {
 	r := request{method: http.MethodGet, path: t.path(), query: t.opt.query(t.opt.Generation), header: t.rest()}
 	if r.shares = t.shares(gw); r.shares {

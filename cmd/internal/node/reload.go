@@ -340,12 +340,9 @@ func (k *keeper) warn(err error, words string) {
 	k.node.log.Warn().Str("error", strings.ReplaceAll(err.Error(), "\n", "; ")).Msg(words)
 }
 
-// checkFile reloads the file's datasets if its content has changed, or if a retry is due.
+// checkFile reloads the file's datasets if its content has changed, or if a retry is due. The caller
+// holds the turn, also of follow and openClosed.
 func (k *keeper) checkFile(ctx context.Context) {
-	if k.take(ctx) != nil {
-		return
-	}
-	defer func() { <-k.turn }()
 	content, changed := k.file().Changed(ctx, k.seen)
 	if due := !k.again.IsZero() && time.Now().After(k.again); !changed && !due || ctx.Err() != nil {
 		return
@@ -355,10 +352,6 @@ func (k *keeper) checkFile(ctx context.Context) {
 
 // follow checks the index pointer of each dataset, and serves new indexes.
 func (k *keeper) follow(ctx context.Context) {
-	if k.take(ctx) != nil {
-		return
-	}
-	defer func() { <-k.turn }()
 	changes, err := k.change(ctx, k.set, reloadScope{at: atAll, apart: true})
 	if ctx.Err() != nil {
 		return
@@ -377,10 +370,6 @@ func (k *keeper) follow(ctx context.Context) {
 
 // openClosed tries to open the datasets that are not open yet.
 func (k *keeper) openClosed(ctx context.Context) {
-	if k.take(ctx) != nil {
-		return
-	}
-	defer func() { <-k.turn }()
 	if len(k.closed) == 0 { // written only in turn
 		return
 	}
@@ -412,19 +401,24 @@ func (k *keeper) run(ctx, rest context.Context) error {
 	}
 	again := time.Tick(openAgain)
 	for {
+		var act func(context.Context)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-k.placed:
 			k.sendLosses(rest, &sending)
 		case <-file:
-			k.checkFile(ctx)
+			act = k.checkFile
 		case <-again:
-			k.openClosed(ctx)
+			act = k.openClosed
 		case <-pointers:
-			k.follow(ctx)
+			act = k.follow
 		case <-k.node.cfg.HangUp:
 			k.hangUp(ctx)
+		}
+		if act != nil && k.take(ctx) == nil {
+			act(ctx)
+			<-k.turn
 		}
 	}
 }
