@@ -8,15 +8,9 @@ import (
 	"strings"
 )
 
-// socketPrefix precedes the path of a Unix socket.
-const socketPrefix = "unix:"
-
-// schemes returns the prefixes of gateway addresses that cannot end in a dataset's name.
-func schemes() []string { return []string{socketPrefix, "dns:", "srv:"} }
-
-// hasScheme reports whether an argument begins with one of schemes.
+// hasScheme reports whether an argument is in a form of gateway addresses that cannot end in a dataset's name.
 func hasScheme(arg string) bool {
-	return slices.ContainsFunc(schemes(), func(scheme string) bool { return strings.HasPrefix(arg, scheme) })
+	return slices.ContainsFunc([]string{"unix:", "dns:", "srv:"}, func(scheme string) bool { return strings.HasPrefix(arg, scheme) })
 }
 
 // hostPort reports whether an argument is HOST:PORT.

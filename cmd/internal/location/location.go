@@ -287,12 +287,12 @@ func ParseAddress(s string) (Location, error) {
 // parsePath parses a directory and the name of an index after #. If a directory with the whole text
 // as its name exists, it takes precedence.
 func parsePath(s string) (l Location, err error) {
-	dir, name, named := cutLast(s, "#")
-	if _, fault := os.Stat(s); named && fault == nil || !chunkindex.ValidIndexName(name) {
-		dir, name = s, ""
+	if i := strings.LastIndexByte(s, '#'); i >= 0 && chunkindex.ValidIndexName(s[i+1:]) {
+		if _, fault := os.Stat(s); fault != nil {
+			s, l.IndexName = s[:i], s[i+1:]
+		}
 	}
-	l.IndexName = name
-	l.Dir, err = filepath.Abs(dir)
+	l.Dir, err = filepath.Abs(s)
 	return l, err
 }
 
@@ -304,14 +304,6 @@ func refusePattern(s string) error {
 	}
 	place, _ := path.Split(address[:strings.IndexAny(address, "*{")])
 	return fmt.Errorf("an address cannot contain a pattern: use %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), address[len(place):])
-}
-
-// cutLast cuts a text at the last separator.
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // indexName returns the name of an index at the end of a URL, empty if there is none. Errors do not repeat it, since it may
