@@ -336,7 +336,7 @@ func (k *keeper) sendLosses(ctx context.Context, background *sync.WaitGroup) {
 
 // first opens the datasets and mixtures that are configured at the start.
 func (k *keeper) first(ctx context.Context, set datasets.Set) ([]gateway.Dataset, []gateway.Mixture, error) {
-	next, err := k.prepare(ctx, set, reloadScope{at: atNone, start: !k.node.cfg.Check})
+	next, err := k.prepare(ctx, set, reloadScope{start: !k.node.cfg.Check})
 	if err != nil {
 		return nil, nil, err
 	}

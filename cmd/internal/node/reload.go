@@ -28,14 +28,13 @@ const (
 // reloadScope selects the open datasets that a reload checks for a new index. Datasets that are not
 // open yet are always opened.
 type reloadScope struct {
-	at    func(name string) bool
-	only  string // the requested dataset, which must exist; "": no single dataset
+	all   bool   // all of them
+	only  string // only this dataset, which must exist; "": no single dataset
 	apart bool   // an error affects only its dataset; otherwise any error cancels the whole change
 	start bool   // datasets whose stores fail may stay closed
 }
 
-func atNone(string) bool { return false }
-func atAll(string) bool  { return true }
+func (r reloadScope) at(name string) bool { return r.all || name == r.only }
 
 // reloader is the state of reloads: the served set, and the content of the file of datasets when it
 // was last read.
@@ -282,14 +281,7 @@ func (k *keeper) take(ctx context.Context) error {
 // Reload reads the file of datasets, and the index pointer of the dataset only; "" means all datasets. It then serves
 // their current content. On an error the served set does not change.
 func (s *Node) Reload(ctx context.Context, only string) ([]gateway.Change, error) {
-	what := reloadScope{at: atAll}
-	if only != "" {
-		what = reloadScope{at: func(name string) bool { return name == only }, only: only}
-	}
-	return s.keeper.reload(ctx, what)
-}
-
-func (k *keeper) reload(ctx context.Context, what reloadScope) ([]gateway.Change, error) {
+	k := s.keeper
 	if err := k.take(ctx); err != nil {
 		return nil, err
 	}
@@ -298,7 +290,7 @@ func (k *keeper) reload(ctx context.Context, what reloadScope) ([]gateway.Change
 	if k.node.cfg.Datasets != "" {
 		content = k.file().Settled(ctx, k.seen)
 	}
-	return k.refresh(ctx, content, what)
+	return k.refresh(ctx, content, reloadScope{all: only == "", only: only})
 }
 
 // refresh makes the gateway serve the datasets of the flags and of the file's content. The caller
@@ -347,12 +339,12 @@ func (k *keeper) checkFile(ctx context.Context) {
 	if due := !k.again.IsZero() && time.Now().After(k.again); !changed && !due || ctx.Err() != nil {
 		return
 	}
-	_, _ = k.refresh(ctx, content, reloadScope{at: atNone}) // refresh logs errors
+	_, _ = k.refresh(ctx, content, reloadScope{}) // refresh logs errors
 }
 
 // follow checks the index pointer of each dataset, and serves new indexes.
 func (k *keeper) follow(ctx context.Context) {
-	changes, err := k.change(ctx, k.set, reloadScope{at: atAll, apart: true})
+	changes, err := k.change(ctx, k.set, reloadScope{all: true, apart: true})
 	if ctx.Err() != nil {
 		return
 	}
@@ -373,7 +365,7 @@ func (k *keeper) openClosed(ctx context.Context) {
 	if len(k.closed) == 0 { // written only in turn
 		return
 	}
-	changes, err := k.change(ctx, k.set, reloadScope{at: atNone, apart: true})
+	changes, err := k.change(ctx, k.set, reloadScope{apart: true})
 	k.logChanges(changes)
 	if err != nil && ctx.Err() == nil {
 		k.warn(err, "datasets not opened")
@@ -382,7 +374,7 @@ func (k *keeper) openClosed(ctx context.Context) {
 
 // hangUp reloads all datasets after a signal.
 func (k *keeper) hangUp(ctx context.Context) {
-	if changes, err := k.reload(ctx, reloadScope{at: atAll}); err == nil { // reload logs errors
+	if changes, err := k.node.Reload(ctx, ""); err == nil { // refresh logs errors
 		k.node.log.Info().Int("datasets", len(changes)).Msg("reloaded")
 	}
 }
