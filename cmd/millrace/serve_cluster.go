@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 
+	"github.com/spf13/pflag"
+
 	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 )
@@ -21,21 +23,14 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.Text(&c.Member, "member", "", "`NAME` name of this gateway, the same after restarts (default the host name)")
 }
 
-// clusterNames returns the names of the settings that require --cluster.
-func clusterNames() []string {
-	return []string{
-		"join", "peer-listen", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure", "member",
-	}
-}
-
 // readJoin parses --join. Without --cluster it records a fault for each setting of a cluster.
 func (x *serveConfig) readJoin(f *cli.Flags) {
 	if x.Cluster == "" {
-		for _, name := range clusterNames() {
-			if fl := f.Set.Lookup(name); fl.Value.String() != fl.DefValue {
-				f.Fault("%s requires --cluster NAME", f.NameOf(name))
+		f.Set.VisitAll(func(fl *pflag.Flag) {
+			if cli.SectionOf(fl) == "cluster" && fl.Name != "cluster" && fl.Value.String() != fl.DefValue {
+				f.Fault("%s requires --cluster NAME", f.NameOf(fl.Name))
 			}
-		}
+		})
 		return
 	}
 	if x.join == "" {
