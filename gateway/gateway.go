@@ -176,7 +176,7 @@ func New(cfg Config) (*Gateway, error) {
 	if g.cfg.PlanBytes <= 0 {
 		g.cfg.PlanBytes = defaultPlanBytes
 	}
-	g.plans = plans.New(0, memory{g.cfg.Budget})
+	g.plans = plans.New(memory{g.cfg.Budget})
 	g.datasets = catalog.New(g.opener(), StoreFails)
 	if err := g.Serve(cfg.Datasets, cfg.Mixtures); err != nil {
 		return nil, err

@@ -1,286 +1,308 @@
 package plans
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// cache holds the most recently used plans and epochs. It only saves time, because any plan can be
-// computed again. If the cache exceeds its limit in bytes, it evicts the least recently used
-// entries without users. An entry that does not fit is reserved in the memory budget while it is
-// used.
-type cache struct {
-	reserve func(ctx context.Context, n int64) (release func(), err error)
+// maxIdle is the number of unused snapshots, subsets or quarantines that stay open. The next epoch
+// of a job usually needs the same ones.
+const maxIdle = 2
+
+// maxIdleSubsets is maxIdle for subsets, if they use no more memory than the limit of prepared
+// epochs. A mixture has one subset per source, at most 64, and computing one may take seconds.
+const maxIdleSubsets = 64
+
+// cache holds plans and epochs, snapshots of weights, subsets or quarantines. It only saves time,
+// because any of them can be opened again. Concurrent requests share one value.
+//
+// Values within the limit in bytes use memory that is reserved already. Of these the cache evicts
+// the least recently used ones without users, when another one needs their place. A value beyond
+// the limit reserves its own memory, and is closed after its last use unless it then fits within
+// the limit, or is one of the most recently used.
+type cache[V any] struct {
+	what    string // kind of the values, for errors
+	size    func(key key) int64
+	open    func(ctx context.Context, key key) (V, error)
+	reserve func(ctx context.Context, n int64) (Reservation, error)
+	held    func(V) int64 // memory of an open value; nil: the same as to open it
+	close   func(V) error // nil: there is nothing to close
+	idle    int           // unused values beyond the limit that stay open
+	roomy   func() int64  // bytes that up to maxIdleSubsets unused values may use; nil: none but idle
+	loads   sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	limit  int64
-	bytes  int64      // bytes that count towards the limit
+	bytes  int64 // bytes that count towards the limit
+	byKey  map[key]*entry[V]
 	recent *list.List // *entry, most recently used first
-	byKey  map[planKey]*entry
 }
 
-type planKey struct {
+// key identifies a value. A cache of one kind uses only some of the fields.
+type key struct {
 	dataset *Dataset
-	params  shuffle.Params
+	name    string         // digest or definition of a snapshot, subset or quarantine
+	params  shuffle.Params // parameters of the plan, or of the plans that use a quarantine
 	epoch   uint64
 	isEpoch bool  // an epoch rather than the plan itself
 	dealt   int64 // bytes that the epoch caches for batches shared by homes
 }
 
-// entry is prepared once, by the first request. Other requests wait for it.
-type entry struct {
-	key   planKey
-	bytes int64
-	ready chan struct{} // closed when the fields below are set
-	plan  *shuffle.Plan
-	epoch *shuffle.Epoch
-	err   error
+// entry is a value that is opened once for all requests that wait for it. Opening is canceled when
+// the last waiting request leaves.
+type entry[V any] struct {
+	key    key
+	done   chan struct{} // closed when the fields below are set
+	value  V
+	memory Reservation // nil: none
+	err    error
+	cancel context.CancelFunc
 
 	// Guarded by cache.mu:
-	begun bool // a request is preparing it or has prepared it
-	users int
-	extra func()        // releases the memory of an entry beyond the limit; nil: it is within the limit
-	place *list.Element // element in recent; nil after removal
+	users  int
+	within int64         // bytes that count towards the limit; 0: the entry is beyond it
+	place  *list.Element // element in recent; nil after removal
 }
 
-// errUnprepared is returned to requests that waited for a preparation that panicked. The next
-// request prepares again.
-var errUnprepared = errors.New("the preparation of the plan panicked")
+func newCache[V any](what string, size func(key) int64, open func(context.Context, key) (V, error), reserve func(context.Context, int64) (Reservation, error)) *cache[V] {
+	return &cache[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[key]*entry[V]{}, recent: list.New()}
+}
 
-// prepare calls f once per entry. Other callers wait until f has returned or ctx ends. An entry is
-// removed if f panics.
-func (p *cache) prepare(ctx context.Context, e *entry, f func()) error {
-	if p.first(e) {
-		e.err = errUnprepared
-		defer func() {
-			if errors.Is(e.err, errUnprepared) {
-				p.forget(e)
-			}
-			close(e.ready)
-		}()
-		f()
-		return e.err
-	}
+// acquire opens the value of a key, or waits for another request that opens it. The caller must
+// call leave.
+func (c *cache[V]) acquire(ctx context.Context, k key) (_ V, leave func(), err error) {
+	var none V
+	e := c.enter(ctx, k)
 	select {
-	case <-e.ready:
-		return e.err
+	case <-e.done:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a plan: %w", ctx.Err())
+		c.leave(e)
+		return none, nil, fmt.Errorf("open %s: %w", c.named(k), context.Cause(ctx))
+	}
+	if e.err != nil {
+		c.leave(e)
+		return none, nil, e.err
+	}
+	return e.value, func() { c.leave(e) }, nil
+}
+
+// named describes a value in errors.
+func (c *cache[V]) named(k key) string { return c.what + " " + cmp.Or(k.name, k.params.Shuffle) }
+
+// find acquires a value that is already open. ok is false if it is not open.
+func (c *cache[V]) find(k key) (v V, leave func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byKey[k]
+	if e == nil || !e.isOpen() {
+		return v, func() {}, false
+	}
+	e.users++
+	return e.value, func() { c.leave(e) }, true
+}
+
+func (c *cache[V]) enter(ctx context.Context, k key) *entry[V] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byKey[k]
+	if e == nil {
+		loading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		e = &entry[V]{key: k, done: make(chan struct{}), cancel: cancel}
+		e.place = c.recent.PushFront(e)
+		c.byKey[k] = e
+		c.loads.Go(func() { c.load(loading, e) })
+	}
+	c.recent.MoveToFront(e.place)
+	e.users++
+	return e
+}
+
+// load finds or reserves memory for the value of an entry, and opens it. It recovers from a panic,
+// because it runs in its own goroutine.
+func (c *cache[V]) load(ctx context.Context, e *entry[V]) {
+	defer e.cancel()
+	defer close(e.done)
+	defer func() {
+		if v := recover(); v != nil {
+			e.err = fmt.Errorf("open %s: panic: %v\n%s", c.named(e.key), v, debug.Stack())
+		}
+		if e.err != nil && e.memory != nil {
+			e.memory.Release()
+		}
+	}()
+	bytes := c.size(e.key)
+	if !c.fits(e, bytes) {
+		memory, err := c.reserve(ctx, bytes)
+		if err != nil {
+			e.err = fmt.Errorf("open %s: %w", c.named(e.key), err)
+			return
+		}
+		e.memory = memory
+	}
+	if e.value, e.err = c.open(ctx, e.key); e.err == nil && e.memory != nil && c.held != nil {
+		e.memory.Shrink(c.held(e.value))
 	}
 }
 
-// first reports whether the caller must prepare an entry.
-func (p *cache) first(e *entry) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	first := !e.begun
-	e.begun = true
-	return first
+func (c *cache[V]) fits(e *entry[V], bytes int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.admit(e, bytes)
 }
 
-func (p *cache) forget(e *entry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drop(e)
-}
-
-// forgetAll removes the entries of a dataset.
-func (p *cache) forgetAll(d *Dataset) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key, e := range p.byKey {
-		if key.dataset == d {
-			p.drop(e)
+// admit counts an entry towards the limit, if it fits after the eviction of others without users.
+// A single entry always fits. The caller holds mu.
+func (c *cache[V]) admit(e *entry[V], bytes int64) bool {
+	for at := c.recent.Back(); at != nil && c.bytes+bytes > c.limit; {
+		old := at.Value.(*entry[V])
+		at = at.Prev()
+		if old.users == 0 && old.within > 0 {
+			c.remove(old)
 		}
 	}
+	if c.limit == 0 || c.bytes > 0 && c.bytes+bytes > c.limit {
+		return false
+	}
+	if e.place != nil { // it was not forgotten meanwhile
+		e.within = bytes
+		c.bytes += bytes
+	}
+	return true
 }
 
-// drop removes an entry. The caller holds mu.
-func (p *cache) drop(e *entry) {
+// remove removes an entry. The caller holds mu.
+func (c *cache[V]) remove(e *entry[V]) {
 	if e.place == nil {
 		return
 	}
-	p.recent.Remove(e.place)
-	delete(p.byKey, e.key)
+	c.recent.Remove(e.place)
+	delete(c.byKey, e.key)
+	c.bytes -= e.within
 	e.place = nil
-	if e.extra == nil {
-		p.bytes -= e.bytes
-	}
 }
 
-// makeRoom evicts entries without users, least recently used first, until bytes more fit within the
-// limit. It reports whether they fit. A single entry always fits. The caller holds mu.
-func (p *cache) makeRoom(bytes int64) bool {
-	for at := p.recent.Back(); at != nil && p.bytes+bytes > p.limit; {
-		e := at.Value.(*entry)
-		at = at.Prev()
-		if e.users == 0 {
-			p.drop(e)
-		}
-	}
-	return p.bytes == 0 || p.bytes+bytes <= p.limit
+// leave ends one use. After a failure to open, the next request tries again.
+func (c *cache[V]) leave(e *entry[V]) {
+	_ = c.endAll(c.drop(e)) // closing a file that was only read
 }
 
-// planBytes returns the memory of a plan without its epochs.
-func (d *Dataset) planBytes(params shuffle.Params) int64 {
-	return params.PlanBytes(uint64(d.Index.Chunks()), d.Index.Samples())
-}
-
-// epochBytes returns the memory of one prepared epoch.
-func (d *Dataset) epochBytes(params shuffle.Params) int64 {
-	return params.EpochBytes(uint64(d.Index.Chunks()), d.Index.Samples())
-}
-
-func newCache(limit int64, reserve func(context.Context, int64) (func(), error)) *cache {
-	return &cache{limit: limit, reserve: reserve, recent: list.New(), byKey: map[planKey]*entry{}}
-}
-
-func (p *cache) allow(limit int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.limit = limit
-}
-
-// allowed returns the limit.
-func (p *cache) allowed() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.limit
-}
-
-// acquire finds or adds the entry of a key. The caller must release it.
-func (p *cache) acquire(ctx context.Context, key planKey, bytes int64) (*entry, error) {
-	if e, _ := p.enter(key, bytes, nil); e != nil {
-		return e, nil
-	}
-	extra, err := p.reserve(ctx, bytes)
-	if err != nil {
-		return nil, err
-	}
-	e, taken := p.enter(key, bytes, extra)
-	if !taken {
-		extra()
-	}
-	return e, nil
-}
-
-// enter finds or adds the entry of a key. It adds an entry that does not fit only with extra, which
-// releases memory reserved for the entry; without extra it returns nil. taken reports that the
-// entry now owns extra.
-func (p *cache) enter(key planKey, bytes int64, extra func()) (e *entry, taken bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e = p.byKey[key]; e != nil {
-		p.recent.MoveToFront(e.place)
-		e.users++
-		return e, false
-	}
-	e = &entry{key: key, bytes: bytes, users: 1, ready: make(chan struct{})}
+// drop removes one user of an entry, and returns the entries to close.
+func (c *cache[V]) drop(e *entry[V]) (old []*entry[V]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.users--
 	switch {
-	case p.makeRoom(bytes):
-		p.bytes += bytes
-	case extra != nil:
-		e.extra, taken = extra, true
-	default:
-		return nil, false
-	}
-	e.place = p.recent.PushFront(e)
-	p.byKey[key] = e
-	return e, taken
-}
-
-// release ends one use of an entry. An entry without users stays in the cache only within the
-// limit.
-func (p *cache) release(e *entry) {
-	if extra := p.leave(e); extra != nil {
-		extra()
-	}
-}
-
-func (p *cache) leave(e *entry) (extra func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.users--; e.users > 0 || e.extra == nil {
+	case e.users > 0:
+		return nil
+	case e.place == nil || !e.isOpen():
+		c.remove(e)
+		return []*entry[V]{e}
+	case e.within > 0:
+		return nil
+	case c.admit(e, c.size(e.key)):
+		e.memory.Release()
+		e.memory = nil
 		return nil
 	}
-	extra = e.extra
-	if e.users++; e.place == nil || !p.makeRoom(e.bytes) { // counted as used so that makeRoom does not evict it
-		p.drop(e)
-	} else {
-		p.bytes += e.bytes
-		e.extra = nil
-	}
-	e.users--
-	return extra
+	return c.shrink(c.idle)
 }
 
-// size returns the cached bytes within the limit.
-func (p *cache) size() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.bytes
+// shrink removes unused entries beyond the limit, except the most recently used ones: most of them,
+// or more of them if there is room. The caller holds mu and closes the removed entries.
+func (c *cache[V]) shrink(most int) (old []*entry[V]) {
+	left := int64(-1)
+	if c.roomy != nil {
+		left = c.roomy()
+	}
+	for at, n := c.recent.Front(), 0; at != nil; {
+		e := at.Value.(*entry[V])
+		at = at.Next()
+		if e.users > 0 || e.within > 0 {
+			continue
+		}
+		if left >= 0 {
+			left -= c.held(e.value)
+		}
+		if n++; n > most && (left < 0 || n > maxIdleSubsets) {
+			c.remove(e)
+			old = append(old, e)
+		}
+	}
+	return old
 }
 
-// plan returns the plan of a dataset, created with c. The caller must call release.
-func (p *cache) plan(ctx context.Context, d *Dataset, params shuffle.Params, c choice) (_ *shuffle.Plan, release func(), err error) {
-	e, err := p.acquire(ctx, planKey{dataset: d, params: params}, d.planBytes(params))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if release == nil { // after an error or a panic
-			p.release(e)
-		}
-	}()
-	if err = p.prepare(ctx, e, func() {
-		if e.plan, e.err = c.plan(params, d.Index.First()); e.err != nil {
-			e.err = fmt.Errorf("plan %s over %d chunks: %w", params.Shuffle, d.Index.Chunks(), e.err)
-		}
-	}); err != nil {
-		return nil, nil, err
-	}
-	return e.plan, func() { p.release(e) }, nil
+// end closes all values without users. No request may use one.
+func (c *cache[V]) end() error {
+	err := c.forget(nil)
+	c.loads.Wait()
+	return err
 }
 
-// epoch returns a prepared epoch of a plan. The caller must call release.
-func (p *cache) epoch(ctx context.Context, key planKey, c choice) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
-	plan, leavePlan, err := p.plan(ctx, key.dataset, key.params, c)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer func() {
-		if release == nil {
-			leavePlan()
+// forget removes the values of a dataset, and closes those without users; nil: of all datasets.
+func (c *cache[V]) forget(d *Dataset) error {
+	c.mu.Lock()
+	var old []*entry[V]
+	for k, e := range c.byKey {
+		if d != nil && k.dataset != d {
+			continue
 		}
-	}()
-	e, err := p.acquire(ctx, key, key.dataset.epochBytes(key.params)+key.dealt)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer func() {
-		if release == nil {
-			p.release(e)
+		if c.remove(e); e.users == 0 {
+			old = append(old, e)
 		}
-	}()
-	if err = p.prepare(ctx, e, func() { e.plan, e.epoch, e.err = plan, plan.Epoch(key.epoch), nil }); err != nil {
-		return nil, nil, nil, err
 	}
-	return e.plan, e.epoch, func() { p.release(e); leavePlan() }, nil
+	c.mu.Unlock()
+	return c.endAll(old)
 }
 
-// LeastBytes returns the memory of one epoch of the largest dataset, which is the minimum limit for
-// plans.
-func LeastBytes(datasets []Index) int64 {
-	least := int64(0)
-	for _, x := range datasets {
-		d := &Dataset{Index: x}
-		params := shuffle.Params{Shuffle: shuffle.Slot}
-		least = max(least, d.planBytes(params)+d.epochBytes(params))
+// endAll cancels attempts to open, and closes open values. No request uses the entries any more.
+func (c *cache[V]) endAll(old []*entry[V]) error {
+	var faults []error
+	for _, e := range old {
+		e.cancel()
+		<-e.done
+		if e.err != nil {
+			continue // its users have received the error
+		}
+		if e.memory != nil {
+			e.memory.Release()
+		}
+		if c.close == nil {
+			continue
+		}
+		if err := c.close(e.value); err != nil {
+			faults = append(faults, fmt.Errorf("close %s: %w", e.key.name, err))
+		}
 	}
-	return least
+	return errors.Join(faults...)
+}
+
+// isOpen reports whether opening has succeeded.
+func (e *entry[V]) isOpen() bool {
+	select {
+	case <-e.done:
+		return e.err == nil
+	default:
+		return false
+	}
+}
+
+// allow sets the limit.
+func (c *cache[V]) allow(limit int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = limit
+}
+
+// use returns the limit, and the bytes that count towards it.
+func (c *cache[V]) use() (limit, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limit, c.bytes
 }

@@ -3,6 +3,7 @@ package plans
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/shuffle"
@@ -10,120 +11,126 @@ import (
 
 var errNoRoom = errors.New("no room")
 
-func noReserve(context.Context, int64) (func(), error) { return nil, errNoRoom }
+func noReserve(context.Context, int64) (Reservation, error) { return nil, errNoRoom }
+
+// seeds returns a cache of 100 bytes per value, in which the value of a key is its seed.
+func seeds(reserve func(context.Context, int64) (Reservation, error)) *cache[uint64] {
+	size := func(key) int64 { return 100 }
+	open := func(_ context.Context, k key) (uint64, error) { return k.params.Seed, nil }
+	return newCache("seed", size, open, reserve)
+}
+
+func seed(n uint64) key { return key{params: shuffle.Params{Seed: n}} }
 
 // TestPlansInUseAreOnTheBooks uses more concurrent plans than fit within the limit.
 func TestPlansInUseAreOnTheBooks(t *testing.T) {
 	reserved, room := int64(0), int64(200)
-	p := newCache(250, func(_ context.Context, n int64) (func(), error) {
+	p := seeds(func(_ context.Context, n int64) (Reservation, error) {
 		if reserved+n > room {
 			return nil, errNoRoom
 		}
 		reserved += n
-		return func() { reserved -= n }, nil
+		return requestMemory{func() { reserved -= n }}, nil
 	})
-	key := func(seed uint64) planKey { return planKey{params: shuffle.Params{Seed: seed}} }
+	p.allow(250)
 	check := func(what string, bytes, more int64) {
 		t.Helper()
-		if p.size() != bytes || reserved != more {
-			t.Errorf("%s: got %d bytes within the limit and %d reserved, want %d and %d", what, p.size(), reserved, bytes, more)
+		if _, got := p.use(); got != bytes || reserved != more {
+			t.Errorf("%s: got %d bytes within the limit and %d reserved, want %d and %d", what, got, reserved, bytes, more)
 		}
 	}
-	var used []*entry
-	for seed := range uint64(4) {
-		e, err := p.acquire(t.Context(), key(seed), 100)
-		if err != nil {
-			t.Fatal(err)
+	acquire := func(n uint64) (leave func()) {
+		t.Helper()
+		v, leave, err := p.acquire(t.Context(), seed(n))
+		if err != nil || v != n {
+			t.Fatalf("got %d, %v, want %d", v, err, n)
 		}
-		used = append(used, e)
+		return leave
+	}
+	var leave []func()
+	for n := range uint64(4) {
+		leave = append(leave, acquire(n))
 	}
 	check("four in use", 200, 200)
-	if _, err := p.acquire(t.Context(), key(4), 100); !errors.Is(err, errNoRoom) {
+	if _, _, err := p.acquire(t.Context(), seed(4)); !errors.Is(err, errNoRoom) {
 		t.Errorf("a fifth: got %v, want %v", err, errNoRoom)
 	}
-	again, err := p.acquire(t.Context(), key(3), 100)
-	if err != nil || again != used[3] {
-		t.Errorf("got another entry or %v for what is in use, want the same", err)
-	}
-	p.release(again)
+	acquire(3)()
 	check("one used twice", 200, 200)
-	p.release(used[3])
+	leave[3]()
 	check("one beyond the limit left", 200, 100)
-	p.release(used[0])
-	p.release(used[2])
+	leave[0]()
+	leave[2]()
 	check("one within the limit left, then one beyond it", 200, 0)
-	kept, err := p.acquire(t.Context(), key(2), 100)
-	if err != nil || kept != used[2] {
-		t.Errorf("got another entry or %v, want the one used last to be kept", err)
+	kept := acquire(2)
+	if len(p.byKey) != 2 {
+		t.Errorf("got %d values, want the one used last to be kept", len(p.byKey))
 	}
-	p.forget(kept)
-	p.release(kept)
-	check("one forgotten in use", 100, 0)
-	p.release(used[1])
-	for seed := range uint64(10) {
-		e, err := p.acquire(t.Context(), key(seed), 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.release(e)
+	if err := p.forget(nil); err != nil {
+		t.Error(err)
+	}
+	kept()
+	leave[1]()
+	check("all forgotten in use", 0, 0)
+	for n := range uint64(10) {
+		acquire(n)()
 	}
 	check("ten, one after the other", 200, 0)
+	p.loads.Wait()
 }
 
-func TestPlanThatPanickedIsPreparedAnew(t *testing.T) {
-	p := newCache(1<<20, noReserve)
-	key := planKey{params: shuffle.Params{Seed: 1}}
-	broken, _ := p.acquire(t.Context(), key, 100)
-	func() {
-		defer func() {
-			if v := recover(); v != "boom" {
-				t.Errorf("got panic %v, want boom", v)
-			}
-		}()
-		_ = p.prepare(t.Context(), broken, func() { panic("boom") })
-	}()
-	if err := p.prepare(t.Context(), broken, func() { t.Error("an entry was prepared twice") }); !errors.Is(err, errUnprepared) {
-		t.Errorf("got %v for those that waited, want %v", err, errUnprepared)
+// TestCache_OpensAgainAfterPanic checks that a panic becomes an error, and that the next request
+// opens the value again.
+func TestCache_OpensAgainAfterPanic(t *testing.T) {
+	p := seeds(noReserve)
+	p.allow(1 << 20)
+	open := p.open
+	p.open = func(context.Context, key) (uint64, error) { panic("boom") }
+	if _, _, err := p.acquire(t.Context(), seed(1)); err == nil || !strings.Contains(err.Error(), "panic: boom") {
+		t.Errorf("got %v, want the panic", err)
 	}
-	if got := p.size(); got != 0 {
-		t.Errorf("got %d bytes held, want 0", got)
+	if _, got := p.use(); got != 0 {
+		t.Errorf("got %d bytes, want 0", got)
 	}
-	p.release(broken)
-	next, _ := p.acquire(t.Context(), key, 100)
-	if next == broken {
-		t.Fatal("got the broken entry again, want a new one")
+	p.open = open
+	v, leave, err := p.acquire(t.Context(), seed(1))
+	if _, got := p.use(); v != 1 || err != nil || got != 100 {
+		t.Fatalf("got %d, %v, %d bytes, want 1 and 100 bytes", v, err, got)
 	}
-	ran := false
-	err := p.prepare(t.Context(), next, func() { ran, next.err = true, nil })
-	if !ran || err != nil || p.size() != 100 {
-		t.Errorf("got prepared %v, error %v, %d bytes, want true, nil and 100", ran, err, p.size())
-	}
+	leave()
 }
 
 // TestWaitingForAPlanEndsWithItsContext cancels a request that waits while another one prepares the
 // plan.
 func TestWaitingForAPlanEndsWithItsContext(t *testing.T) {
-	p := newCache(1<<20, noReserve)
-	e, _ := p.acquire(t.Context(), planKey{params: shuffle.Params{Seed: 1}}, 100)
+	p := seeds(noReserve)
+	p.allow(1 << 20)
 	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	p.open = func(context.Context, key) (uint64, error) {
+		close(begun)
+		<-end
+		return 1, nil
+	}
 	go func() {
-		ended <- p.prepare(t.Context(), e, func() {
-			close(begun)
-			<-end
-			e.err = nil
-		})
+		_, leave, err := p.acquire(t.Context(), seed(1))
+		if err == nil {
+			leave()
+		}
+		ended <- err
 	}()
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.prepare(ctx, e, nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := p.acquire(ctx, seed(1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v for a request that has ended, want %v", err, context.Canceled)
 	}
 	close(end)
 	if err := <-ended; err != nil {
 		t.Errorf("got %v for the one that prepares, want nil", err)
 	}
-	if err := p.prepare(t.Context(), e, nil); err != nil {
+	if _, leave, err := p.acquire(t.Context(), seed(1)); err != nil {
 		t.Errorf("got %v for one that comes later, want nil", err)
+	} else {
+		leave()
 	}
 }

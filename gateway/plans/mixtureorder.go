@@ -56,12 +56,11 @@ func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch)
 			held = append(held, end)
 			r.parts[t.Source] = c
 		}
-		plan, epoch, end, err := p.cache.epoch(ctx, planKey{dataset: source, params: own.Params, epoch: t.Epoch, isEpoch: true}, c)
-		if err != nil {
+		v, end, err := p.epoch(ctx, key{dataset: source, params: own.Params, epoch: t.Epoch})
+		if err := held.Add(end, err); err != nil {
 			return BatchOrder{}, err
 		}
-		held = append(held, end)
-		r.epochs[at], r.plans[at] = epoch, plan
+		r.epochs[at], r.plans[at] = v.epoch, v.plan
 	}
 	reading := BatchOrder{dataset: d, mixed: r, leave: held.Keep()}
 	if b.At == nil {

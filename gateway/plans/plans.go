@@ -21,10 +21,10 @@ type Reservation interface {
 // Plans caches the most recently used plans, epochs, snapshots, subsets and quarantines.
 type Plans struct {
 	memory      Memory
-	cache       *cache
-	weights     *objectCache[*Weights]
-	subsets     *objectCache[subset]
-	quarantines *objectCache[quarantine]
+	prepared    *cache[prepared]
+	weights     *cache[*Weights]
+	subsets     *cache[subset]
+	quarantines *cache[*shuffle.Quarantine]
 	cutting     chan struct{} // holds a token while a subset is computed
 }
 
@@ -38,33 +38,40 @@ type Memory interface {
 	Hold(ctx context.Context, n int64) (Reservation, error)
 }
 
-// New returns Plans that cache at most limit bytes of prepared epochs between requests. Requests
-// reserve further memory from memory.
-func New(limit int64, memory Memory) *Plans {
-	p := &Plans{cache: newCache(limit, memory.Reserve), memory: memory, cutting: make(chan struct{}, 1)}
-	p.weights = newObjectCache("snapshot", weightsBytes, openWeights, memory.Hold)
-	p.subsets = newObjectCache("subset", subsetBytes, p.openSubset, memory.Hold)
-	p.subsets.held, p.subsets.roomy = heldBySubset, p.cache.allowed
-	p.quarantines = newObjectCache("quarantine", quarantineBytes, p.openQuarantine, memory.Hold)
-	p.quarantines.held = quarantine.bytes
+// New returns Plans that reserve memory from memory, in addition to what Allow allows.
+func New(memory Memory) *Plans {
+	p := &Plans{memory: memory, cutting: make(chan struct{}, 1)}
+	p.prepared = newCache("plan", preparedBytes, p.prepare, func(ctx context.Context, n int64) (Reservation, error) {
+		release, err := memory.Reserve(ctx, n)
+		return requestMemory{release}, err
+	})
+	p.weights = newCache("snapshot", weightsBytes, openWeights, memory.Hold)
+	p.weights.idle, p.weights.close = maxIdle, (*Weights).Close
+	p.subsets = newCache("subset", subsetBytes, p.openSubset, memory.Hold)
+	p.subsets.idle, p.subsets.close, p.subsets.held = maxIdle, subset.Close, heldBySubset
+	p.subsets.roomy = func() int64 { limit, _ := p.prepared.use(); return limit }
+	p.quarantines = newCache("quarantine", quarantineBytes, p.openQuarantine, memory.Hold)
+	p.quarantines.idle, p.quarantines.held = maxIdle, (*shuffle.Quarantine).Bytes
 	return p
 }
 
 // Allow sets the limit of prepared epochs between requests, which must not shrink.
-func (p *Plans) Allow(limit int64) { p.cache.allow(limit) }
+func (p *Plans) Allow(limit int64) { p.prepared.allow(limit) }
 
 // Bytes estimates the memory of the cached plans and epochs.
-func (p *Plans) Bytes() int64 { return p.cache.size() }
+func (p *Plans) Bytes() int64 {
+	_, bytes := p.prepared.use()
+	return bytes
+}
 
 // Close closes all open objects. No request may be in progress.
 func (p *Plans) Close() error {
-	return errors.Join(p.quarantines.close(), p.subsets.close(), p.weights.close())
+	return errors.Join(p.prepared.end(), p.quarantines.end(), p.subsets.end(), p.weights.end())
 }
 
 // Forget removes all cached data of a dataset. No request may use it.
 func (p *Plans) Forget(d *Dataset) error {
-	p.cache.forgetAll(d)
-	return errors.Join(p.quarantines.forget(d), p.subsets.forget(d), p.weights.forget(d))
+	return errors.Join(p.prepared.forget(d), p.quarantines.forget(d), p.subsets.forget(d), p.weights.forget(d))
 }
 
 // Complete completes a plan that was decoded without faults. It resolves the default split and the
@@ -106,18 +113,17 @@ func (p *Plans) checkSharing(ctx context.Context, d *Dataset, a address.Plan) er
 
 // plan returns the plan of an address with its choice. The caller must call leave.
 func (p *Plans) plan(ctx context.Context, d *Dataset, a address.Plan) (_ *shuffle.Plan, c choice, leave func(), err error) {
-	c, leaveChoice, err := p.choose(ctx, d, a)
-	if err != nil {
-		return nil, c, nil, err
-	}
-	held := Holds{leaveChoice}
+	var held Holds
 	defer held.Drop()
-	plan, leavePlan, err := p.cache.plan(ctx, d, a.Params, c)
-	if err != nil {
+	c, leave, err = p.choose(ctx, d, a)
+	if err := held.Add(leave, err); err != nil {
 		return nil, c, nil, err
 	}
-	held = append(held, leavePlan)
-	return plan, c, held.Keep(), nil
+	v, leavePlan, err := p.prepared.acquire(ctx, key{dataset: d, params: a.Params})
+	if err := held.Add(leavePlan, err); err != nil {
+		return nil, c, nil, err
+	}
+	return v.plan, c, held.Keep(), nil
 }
 
 // ForReader returns the plan and epoch of a reader that another gateway has announced. The caller
@@ -130,18 +136,17 @@ func (p *Plans) ForReader(
 	if err := params.Check(); err != nil {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
 	}
-	c, leaveChoice, ok := p.chosen(d, params)
+	leaveChoice, ok := p.chosen(d, params)
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: snapshot %.12s or subset %.12s is not open here", name, params.Importance, params.Subset)
 	}
 	held := Holds{leaveChoice}
 	defer held.Drop()
-	plan, at, leavePlan, err := p.cache.epoch(ctx, planKey{dataset: d, params: params, epoch: epoch, isEpoch: true}, c)
-	if err != nil {
+	v, leavePlan, err := p.epoch(ctx, key{dataset: d, params: params, epoch: epoch})
+	if err := held.Add(leavePlan, err); err != nil {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
 	}
-	held = append(held, leavePlan)
-	return plan, at, held.Keep(), nil
+	return v.plan, v.epoch, held.Keep(), nil
 }
 
 // maxKept is the maximum size of a batch whose division among homes an epoch caches.
@@ -167,27 +172,21 @@ func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ Batch
 	if d.mixture != nil {
 		return p.orderOfMixture(ctx, d, b)
 	}
-	c, leaveChoice, err := p.choose(ctx, d, b.Plan)
-	if err != nil {
+	var held Holds
+	defer held.Drop()
+	c, leave, err := p.choose(ctx, d, b.Plan)
+	if err := held.Add(leave, err); err != nil {
 		return BatchOrder{}, err
 	}
-	left := leaveChoice
-	defer func() {
-		if left != nil { // after an error or a panic
-			left()
-		}
-	}()
-	key := planKey{dataset: d, params: b.Params, epoch: b.Epoch, isEpoch: true, dealt: dealtBytes(b.Plan)}
-	plan, epoch, leavePlan, err := p.cache.epoch(ctx, key, c)
-	if err != nil {
+	v, leave, err := p.epoch(ctx, key{dataset: d, params: b.Params, epoch: b.Epoch, dealt: dealtBytes(b.Plan)})
+	if err := held.Add(leave, err); err != nil {
 		return BatchOrder{}, err
 	}
-	left = nil
-	r := BatchOrder{plan: plan, epoch: epoch, dataset: d, choice: c, leave: func() { leavePlan(); leaveChoice() }}
+	r := BatchOrder{plan: v.plan, epoch: v.epoch, dataset: d, choice: c, leave: held.Keep()}
 	if b.At == nil { // positions from the caller have no order, so nothing is prefetched
 		first := b.Number * b.BatchSize
 		r.Cursor = shuffle.Cursor{
-			Plan: plan, Epoch: epoch,
+			Plan: v.plan, Epoch: v.epoch,
 			First: first, End: min(first+b.BatchSize, b.Samples), BatchSize: b.BatchSize,
 			Rank: b.Rank, WorldSize: b.WorldSize, Sharing: b.Sharing, Homes: b.Homes, Dealt: b.Deals(), Tail: b.Tail,
 		}
@@ -298,43 +297,41 @@ type choice struct {
 func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choice, _ func(), err error) {
 	var held Holds
 	defer held.Drop()
-	var end func()
+	var leave func()
 	if a.Params.Importance != "" {
-		if c.weights, end, err = p.OpenWeights(ctx, d, a.Params.Importance); err != nil {
+		c.weights, leave, err = p.OpenWeights(ctx, d, a.Params.Importance)
+		if err := held.Add(leave, err); err != nil {
 			return c, nil, err
 		}
-		held = append(held, end)
 	}
 	if a.Params.Subset != "" {
-		if c.subset, end, err = p.subsets.acquire(ctx, objectKey{dataset: d, name: a.Params.Subset}); err != nil {
+		c.subset, leave, err = p.subsets.acquire(ctx, key{dataset: d, name: a.Params.Subset})
+		if err := held.Add(leave, err); err != nil {
 			return c, nil, err
 		}
-		held = append(held, end)
 	}
 	if a.Quarantine != "" {
-		key := objectKey{dataset: d, name: a.Quarantine, params: shuffle.Params{Seed: a.Params.Seed, Subset: a.Params.Subset}}
-		q, end, err := p.quarantines.acquire(ctx, key)
-		if err != nil {
+		k := key{dataset: d, name: a.Quarantine, params: shuffle.Params{Seed: a.Params.Seed, Subset: a.Params.Subset}}
+		c.quarantine, leave, err = p.quarantines.acquire(ctx, k)
+		if err := held.Add(leave, err); err != nil {
 			return c, nil, err
 		}
-		held = append(held, end)
-		c.quarantine = q.Quarantine
 	}
 	return c, held.Keep(), nil
 }
 
-// chosen returns the inputs of a plan that are already open. ok is false if one is not open.
-func (p *Plans) chosen(d *Dataset, params shuffle.Params) (c choice, leave func(), ok bool) {
+// chosen acquires the inputs of a plan that are already open. ok is false if one is not open.
+func (p *Plans) chosen(d *Dataset, params shuffle.Params) (leave func(), ok bool) {
 	leave, ok = func() {}, true
 	switch {
 	case params.Importance != "" && params.Subset != "":
-		return c, leave, false
+		return leave, false
 	case params.Importance != "":
-		c.weights, leave, ok = p.weights.find(objectKey{dataset: d, name: params.Importance})
+		_, leave, ok = p.weights.find(key{dataset: d, name: params.Importance})
 	case params.Subset != "":
-		c.subset, leave, ok = p.subsets.find(objectKey{dataset: d, name: params.Subset})
+		_, leave, ok = p.subsets.find(key{dataset: d, name: params.Subset})
 	}
-	return c, leave, ok
+	return leave, ok
 }
 
 // plan returns a plan over a dataset.

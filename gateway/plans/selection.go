@@ -52,7 +52,7 @@ type subset interface {
 
 // SubsetSamples returns the number of samples in a subset in canonical form.
 func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uint64, error) {
-	s, leave, err := p.subsets.acquire(ctx, objectKey{dataset: d, name: name})
+	s, leave, err := p.subsets.acquire(ctx, key{dataset: d, name: name})
 	if err != nil {
 		return 0, err
 	}
@@ -62,9 +62,9 @@ func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uin
 }
 
 // subsetBytes returns the memory to open a subset.
-func subsetBytes(key objectKey) int64 {
-	x := key.dataset.Index
-	s, _ := address.ParseSubset(key.name)
+func subsetBytes(k key) int64 {
+	x := k.dataset.Index
+	s, _ := address.ParseSubset(k.name)
 	if len(s.Steps) == 0 {
 		return selection.SubsetBytes(x.Chunks())
 	}
@@ -87,9 +87,9 @@ func heldBySubset(s subset) int64 {
 }
 
 // openSubset opens the stored subset of a key and applies the steps after it.
-func (p *Plans) openSubset(ctx context.Context, key objectKey) (subset, error) {
-	d := key.dataset
-	s, reason := address.ParseSubset(key.name)
+func (p *Plans) openSubset(ctx context.Context, k key) (subset, error) {
+	d := k.dataset
+	s, reason := address.ParseSubset(k.name)
 	switch {
 	case reason != "":
 		return nil, address.RefuseParameter("subset", "%s", reason)
@@ -108,7 +108,7 @@ func (p *Plans) openSubset(ctx context.Context, key objectKey) (subset, error) {
 func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, error) {
 	var base selection.Base
 	if s.Stored != "" {
-		stored, leave, err := p.subsets.acquire(ctx, objectKey{dataset: d, name: s.Stored})
+		stored, leave, err := p.subsets.acquire(ctx, key{dataset: d, name: s.Stored})
 		if err != nil {
 			return nil, err
 		}
@@ -141,50 +141,41 @@ func (p *Plans) enterCutting(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// quarantine replaces bad samples in the orders of plans with certain parameters.
-type quarantine struct{ *shuffle.Quarantine }
-
-// bytes returns the memory of the quarantine.
-func (q quarantine) bytes() int64 { return q.Bytes() }
-
-// Close does nothing.
-func (quarantine) Close() error { return nil }
-
 // quarantineBytes returns the memory to open a quarantine. The number of samples in a stored list is
 // not known before it is read.
-func quarantineBytes(key objectKey) int64 {
+func quarantineBytes(k key) int64 {
 	const stored, perList, perSample, perChunk = 12 << 20, 4 << 10, 192, 16
-	if runs, _ := address.ParseQuarantine(key.name); runs != nil {
-		return perList + perSample*int64(runs.Count()) + perChunk*int64(key.dataset.Index.Chunks())
+	if runs, _ := address.ParseQuarantine(k.name); runs != nil {
+		return perList + perSample*int64(runs.Count()) + perChunk*int64(k.dataset.Index.Chunks())
 	}
 	return stored
 }
 
 // openQuarantine opens a list of bad samples for plans over a dataset, or over the subset in the
 // key's parameters.
-func (p *Plans) openQuarantine(ctx context.Context, key objectKey) (quarantine, error) {
-	d := key.dataset
-	bad, err := d.badSamples(ctx, key.name)
+func (p *Plans) openQuarantine(ctx context.Context, k key) (*shuffle.Quarantine, error) {
+	d := k.dataset
+	bad, err := d.badSamples(ctx, k.name)
 	if err != nil {
-		return quarantine{}, err
+		return nil, err
 	}
 	first := d.Index.First()
-	if key.params.Subset != "" {
-		s, leave, err := p.subsets.acquire(ctx, objectKey{dataset: d, name: key.params.Subset})
+	if k.params.Subset != "" {
+		s, leave, err := p.subsets.acquire(ctx, key{dataset: d, name: k.params.Subset})
 		if err != nil {
-			return quarantine{}, err
+			return nil, err
 		}
 		defer leave()
 		if bad, err = membersOf(ctx, d, s, bad); err != nil {
-			return quarantine{}, err
+			return nil, err
 		}
 		first = s.Members()
 	}
-	q, err := shuffle.NewQuarantine(key.params.Seed, first, bad)
+	q, err := shuffle.NewQuarantine(k.params.Seed, first, bad)
 	if err != nil {
-		return quarantine{}, refuseQuarantine(err)
+		return nil, refuseQuarantine(err)
 	}
-	return quarantine{q}, nil
+	return q, nil
 }
 
 func refuseQuarantine(err error) error {

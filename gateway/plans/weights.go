@@ -23,13 +23,13 @@ func (p *Plans) OpenWeights(ctx context.Context, d *Dataset, digest string) (*We
 	if err := d.CheckImportance(); err != nil {
 		return nil, nil, err
 	}
-	return p.weights.acquire(ctx, objectKey{dataset: d, name: digest})
+	return p.weights.acquire(ctx, key{dataset: d, name: digest})
 }
 
 // openWeights opens the snapshot of a key.
-func openWeights(ctx context.Context, key objectKey) (*Weights, error) {
-	d := key.dataset
-	snapshot, err := d.Importance.Open(ctx, key.name, d.Index.Generation(), d.Index.First())
+func openWeights(ctx context.Context, k key) (*Weights, error) {
+	d := k.dataset
+	snapshot, err := d.Importance.Open(ctx, k.name, d.Index.Generation(), d.Index.First())
 	if err != nil {
 		return nil, d.importanceRefusal(err)
 	}
@@ -43,8 +43,8 @@ const (
 	bytesPerWeighed  = 20
 )
 
-func weightsBytes(key objectKey) int64 {
-	return snapshotOverhead + bytesPerWeighed*int64(key.dataset.Index.Chunks())
+func weightsBytes(k key) int64 {
+	return snapshotOverhead + bytesPerWeighed*int64(k.dataset.Index.Chunks())
 }
 
 // importanceRefusal converts errors of Importance that the caller caused into refusals. It returns
