@@ -144,13 +144,13 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, held *plans.Holds, a 
 	}
 	defer free()
 	defer x.log.Leave(x.log.Enter(timing.Plan))
-	r, err = g.plans.Order(ctx, a.dataset.Dataset, a.Batch)
+	r, err = g.plans.Order(ctx, held, a.dataset.Dataset, a.Batch)
 	x.log.Enter(timing.Locate)
 	if err != nil {
 		return r, nil, err
 	}
 	b := g.bodies.Get()
-	*held = append(*held, func() { g.bodies.Put(b); r.Leave() })
+	*held = append(*held, func() { g.bodies.Put(b) })
 	return r, b, b.Locate(ctx, a.Index, r, a.Batch)
 }
 

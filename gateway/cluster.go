@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -30,10 +31,11 @@ func (g *Gateway) Plan(
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: generation %.12s is not served", dataset, generation)
 	}
-	plan, at, end, err := g.plans.ForReader(ctx, d.Dataset, params, epoch)
+	held := plans.Holds{release}
+	defer held.Drop()
+	plan, at, err := g.plans.ForReader(ctx, &held, d.Dataset, params, epoch)
 	if err != nil {
-		release()
 		return nil, nil, nil, err
 	}
-	return plan, at, func() { end(); release() }, nil
+	return plan, at, held.Keep(), nil
 }

@@ -18,7 +18,7 @@ func (g *Gateway) getDraws(x *exchange) error {
 	}
 	bytes := plans.PictureBytes(a.dataset.Dataset, a.Plan, in)
 	return g.answerDescription(x, a, "draws "+in.String(), plans.PictureURL(a.Batch, in), bytes, func(ctx context.Context) (any, error) {
-		return g.plans.Picture(ctx, a.dataset.Dataset, a.Batch, in)
+		return g.plans.Picture(ctx, &x.held, a.dataset.Dataset, a.Batch, in)
 	})
 }
 

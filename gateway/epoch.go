@@ -11,7 +11,7 @@ import (
 func (g *Gateway) answerEpoch(x *exchange, a batchRequest) error {
 	bytes := plans.DescribeBytes(a.dataset.Dataset, a.Plan)
 	return g.answerDescription(x, a, "epoch "+a.Name(), a.EpochURL(a.Epoch), bytes, func(ctx context.Context) (any, error) {
-		return g.plans.Describe(ctx, a.dataset.Dataset, a.Batch)
+		return g.plans.Describe(ctx, &x.held, a.dataset.Dataset, a.Batch)
 	})
 }
 

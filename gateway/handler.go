@@ -53,7 +53,7 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), id: requestID(r), start: start, route: row, held: make(plans.Holds, 0, 4)}
+		x := &exchange{w: sending.New(w, r, start, g.pressed, &g.records), id: requestID(r), start: start, route: row, held: make(plans.Holds, 0, 8)}
 		g.begin(x, r)
 		g.letGo(x)
 		x.w.Begins = func() { x.log.Enter(timing.Send) }

@@ -125,10 +125,11 @@ func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit 
 
 // addToGroup adds a batch to a group.
 func (g *Gateway) addToGroup(ctx context.Context, group *body.Group, a batchRequest) error {
-	r, err := g.plans.Order(ctx, a.dataset.Dataset, a.Batch)
+	var held plans.Holds
+	defer held.Drop()
+	r, err := g.plans.Order(ctx, &held, a.dataset.Dataset, a.Batch)
 	if err != nil {
 		return err
 	}
-	defer r.Leave()
 	return group.Add(ctx, r, a.Batch)
 }

@@ -34,7 +34,7 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 		return err
 	}
 	defer free()
-	found, err := g.plans.Occurrences(x.r.Context(), d.Dataset, s.Plan, n, s.In)
+	found, err := g.plans.Occurrences(x.r.Context(), &x.held, d.Dataset, s.Plan, n, s.In)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,10 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 	if err := d.Address.Check(q); err != nil {
 		return err
 	}
-	w, leave, err := g.plans.OpenWeights(x.r.Context(), d.Dataset, name)
+	w, err := g.plans.OpenWeights(x.r.Context(), &x.held, d.Dataset, name)
 	if err != nil {
 		return err
 	}
-	defer leave()
 	etag := fmt.Sprintf(`"%s-%d"`, name, address.DescriptionVersion)
 	x.w.Header().Set("ETag", etag)
 	x.w.Header().Set("Cache-Control", x.describing(true))
@@ -56,15 +55,14 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 		return err
 	}
 	want.Reporter = reporter(x)
-	frozen, err := g.plans.Freeze(x.r.Context(), d.Dataset, a.Batch, want)
+	frozen, err := g.plans.Freeze(x.r.Context(), &x.held, d.Dataset, a.Batch, want)
 	if err != nil {
 		return err
 	}
-	w, leave, err := g.plans.OpenWeights(x.r.Context(), d.Dataset, frozen.Digest)
+	w, err := g.plans.OpenWeights(x.r.Context(), &x.held, d.Dataset, frozen.Digest)
 	if err != nil {
 		return err
 	}
-	defer leave()
 	h := x.w.Header()
 	h.Set("Location", "/v1/datasets/"+d.Name()+"/importance/"+frozen.Digest+"?generation="+d.Index.Generation())
 	status := http.StatusOK

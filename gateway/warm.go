@@ -35,11 +35,10 @@ func (g *Gateway) postWarm(x *exchange) error {
 	if err := g.refuseDraining(); err != nil {
 		return err
 	}
-	r, err := g.plans.Order(x.r.Context(), d.Dataset, b)
+	r, err := g.plans.Order(x.r.Context(), &x.held, d.Dataset, b)
 	if err != nil {
 		return err
 	}
-	defer r.Leave()
 	answer := warmResult{Next: samples, Samples: samples, Done: true}
 	if at := r.Cursor; from < samples {
 		at.First, at.End = from, min(from+b.BatchSize, samples)

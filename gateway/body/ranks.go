@@ -31,11 +31,12 @@ func (p *Pool) rank(ctx context.Context, all *plans.Plans, d *plans.Dataset, b a
 	if err := CheckShare(positions); err != nil {
 		return 0, err
 	}
-	r, err := all.Order(ctx, d, b)
+	var held plans.Holds
+	defer held.Drop()
+	r, err := all.Order(ctx, &held, d, b)
 	if err != nil {
 		return 0, err
 	}
-	defer r.Leave()
 	place := int(position - positions.First)
 	if b.Follows() {
 		return r.Epoch.HomeRank(positions, place, b.WorldSize, b.Homes), nil

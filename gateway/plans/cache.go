@@ -33,10 +33,9 @@ type cache[V any] struct {
 	open    func(ctx context.Context, key key) (V, error)
 	reserve func(ctx context.Context, n int64) (Reservation, error)
 	held    func(V) int64 // memory of an open value; nil: the same as to open it
-	close   func(V) error // nil: there is nothing to close
+	close   func(V) error // nil: there is nothing to close, as for values within the limit
 	idle    int           // unused values beyond the limit that stay open
 	roomy   func() int64  // bytes that up to maxIdleSubsets unused values may use; nil: none but idle
-	loads   sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	limit  int64
@@ -75,37 +74,38 @@ func newCache[V any](what string, size func(key) int64, open func(context.Contex
 	return &cache[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[key]*entry[V]{}, recent: list.New()}
 }
 
-// acquire opens the value of a key, or waits for another request that opens it. The caller must
-// call leave.
-func (c *cache[V]) acquire(ctx context.Context, k key) (_ V, leave func(), err error) {
-	var none V
+// acquire opens the value of a key, or waits for another request that opens it. The value is valid
+// until held is dropped.
+func (c *cache[V]) acquire(ctx context.Context, held *Holds, k key) (v V, err error) {
 	e := c.enter(ctx, k)
 	select {
 	case <-e.done:
+		v, err = e.value, e.err
 	case <-ctx.Done():
-		c.leave(e)
-		return none, nil, fmt.Errorf("open %s: %w", c.named(k), context.Cause(ctx))
+		err = fmt.Errorf("open %s: %w", c.named(k), context.Cause(ctx))
 	}
-	if e.err != nil {
+	if err != nil {
 		c.leave(e)
-		return none, nil, e.err
+		return v, err
 	}
-	return e.value, func() { c.leave(e) }, nil
+	*held = append(*held, func() { c.leave(e) })
+	return v, nil
 }
 
 // named describes a value in errors.
 func (c *cache[V]) named(k key) string { return c.what + " " + cmp.Or(k.name, k.params.Shuffle) }
 
-// find acquires a value that is already open. ok is false if it is not open.
-func (c *cache[V]) find(k key) (v V, leave func(), ok bool) {
+// find acquires a value that is already open, and reports whether it is.
+func (c *cache[V]) find(held *Holds, k key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.byKey[k]
 	if e == nil || !e.isOpen() {
-		return v, func() {}, false
+		return false
 	}
 	e.users++
-	return e.value, func() { c.leave(e) }, true
+	*held = append(*held, func() { c.leave(e) })
+	return true
 }
 
 func (c *cache[V]) enter(ctx context.Context, k key) *entry[V] {
@@ -117,7 +117,7 @@ func (c *cache[V]) enter(ctx context.Context, k key) *entry[V] {
 		e = &entry[V]{key: k, done: make(chan struct{}), cancel: cancel}
 		e.place = c.recent.PushFront(e)
 		c.byKey[k] = e
-		c.loads.Go(func() { c.load(loading, e) })
+		go c.load(loading, e)
 	}
 	c.recent.MoveToFront(e.place)
 	e.users++
@@ -238,13 +238,6 @@ func (c *cache[V]) shrink(most int) (old []*entry[V]) {
 	return old
 }
 
-// end closes all values without users. No request may use one.
-func (c *cache[V]) end() error {
-	err := c.forget(nil)
-	c.loads.Wait()
-	return err
-}
-
 // forget removes the values of a dataset, and closes those without users; nil: of all datasets.
 func (c *cache[V]) forget(d *Dataset) error {
 	c.mu.Lock()
@@ -253,7 +246,7 @@ func (c *cache[V]) forget(d *Dataset) error {
 		if d != nil && k.dataset != d {
 			continue
 		}
-		if c.remove(e); e.users == 0 {
+		if c.remove(e); e.users == 0 && e.within == 0 {
 			old = append(old, e)
 		}
 	}

@@ -41,18 +41,19 @@ func TestPlansInUseAreOnTheBooks(t *testing.T) {
 	}
 	acquire := func(n uint64) (leave func()) {
 		t.Helper()
-		v, leave, err := p.acquire(t.Context(), seed(n))
+		var held Holds
+		v, err := p.acquire(t.Context(), &held, seed(n))
 		if err != nil || v != n {
 			t.Fatalf("got %d, %v, want %d", v, err, n)
 		}
-		return leave
+		return held.Keep()
 	}
 	var leave []func()
 	for n := range uint64(4) {
 		leave = append(leave, acquire(n))
 	}
 	check("four in use", 200, 200)
-	if _, _, err := p.acquire(t.Context(), seed(4)); !errors.Is(err, errNoRoom) {
+	if _, err := p.acquire(t.Context(), new(Holds), seed(4)); !errors.Is(err, errNoRoom) {
 		t.Errorf("a fifth: got %v, want %v", err, errNoRoom)
 	}
 	acquire(3)()
@@ -76,7 +77,6 @@ func TestPlansInUseAreOnTheBooks(t *testing.T) {
 		acquire(n)()
 	}
 	check("ten, one after the other", 200, 0)
-	p.loads.Wait()
 }
 
 // TestCache_OpensAgainAfterPanic checks that a panic becomes an error, and that the next request
@@ -86,18 +86,17 @@ func TestCache_OpensAgainAfterPanic(t *testing.T) {
 	p.allow(1 << 20)
 	open := p.open
 	p.open = func(context.Context, key) (uint64, error) { panic("boom") }
-	if _, _, err := p.acquire(t.Context(), seed(1)); err == nil || !strings.Contains(err.Error(), "panic: boom") {
+	if _, err := p.acquire(t.Context(), new(Holds), seed(1)); err == nil || !strings.Contains(err.Error(), "panic: boom") {
 		t.Errorf("got %v, want the panic", err)
 	}
 	if _, got := p.use(); got != 0 {
 		t.Errorf("got %d bytes, want 0", got)
 	}
 	p.open = open
-	v, leave, err := p.acquire(t.Context(), seed(1))
+	v, err := p.acquire(t.Context(), new(Holds), seed(1))
 	if _, got := p.use(); v != 1 || err != nil || got != 100 {
 		t.Fatalf("got %d, %v, %d bytes, want 1 and 100 bytes", v, err, got)
 	}
-	leave()
 }
 
 // TestWaitingForAPlanEndsWithItsContext cancels a request that waits while another one prepares the
@@ -112,25 +111,20 @@ func TestWaitingForAPlanEndsWithItsContext(t *testing.T) {
 		return 1, nil
 	}
 	go func() {
-		_, leave, err := p.acquire(t.Context(), seed(1))
-		if err == nil {
-			leave()
-		}
+		_, err := p.acquire(t.Context(), new(Holds), seed(1))
 		ended <- err
 	}()
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := p.acquire(ctx, seed(1)); !errors.Is(err, context.Canceled) {
+	if _, err := p.acquire(ctx, new(Holds), seed(1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v for a request that has ended, want %v", err, context.Canceled)
 	}
 	close(end)
 	if err := <-ended; err != nil {
 		t.Errorf("got %v for the one that prepares, want nil", err)
 	}
-	if _, leave, err := p.acquire(t.Context(), seed(1)); err != nil {
+	if _, err := p.acquire(t.Context(), new(Holds), seed(1)); err != nil {
 		t.Errorf("got %v for one that comes later, want nil", err)
-	} else {
-		leave()
 	}
 }

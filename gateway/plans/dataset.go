@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/chunkindex/selection"
@@ -44,7 +46,7 @@ type Dataset struct {
 func NewDataset(name string, x Index, forms []address.Form) *Dataset {
 	return &Dataset{
 		Address: address.Dataset{Name: name, Generation: x.Generation(), Defaults: x.Defaults(), Forms: forms},
-		Index:   x, PartNames: &PartNames{index: x, turn: make(chan struct{}, 1), known: map[string]bool{}},
+		Index:   x, PartNames: &PartNames{index: x, turn: semaphore.NewWeighted(1), known: map[string]bool{}},
 	}
 }
 
@@ -105,7 +107,7 @@ const (
 // the index, once.
 type PartNames struct {
 	index Index
-	turn  chan struct{} // lock with context: holds a token while a request uses the fields below
+	turn  *semaphore.Weighted // lock with context, for the fields below
 
 	known    map[string]bool
 	bytes    int
@@ -114,27 +116,16 @@ type PartNames struct {
 	pictures bool // some samples are pictures in class folders, which match any picture suffix
 }
 
-// enter acquires the lock.
-func (n *PartNames) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case n.turn <- struct{}{}:
-		return func() { <-n.turn }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("part names: %w", ctx.Err())
-	}
-}
-
 // missing returns the names that no sample has. It returns none if the dataset has more names than
 // the limit.
 func (n *PartNames) missing(ctx context.Context, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	leave, err := n.enter(ctx)
-	if err != nil {
-		return nil, err
+	if err := n.turn.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("part names: %w", err)
 	}
-	defer leave()
+	defer n.turn.Release(1)
 	absent := slices.Clone(names)
 	for {
 		absent = slices.DeleteFunc(absent, func(name string) bool { return n.known[name] || n.pictures && chunkindex.IsPicture(name) })
@@ -153,11 +144,10 @@ func (n *PartNames) missing(ctx context.Context, names []string) ([]string, erro
 // All returns the names of all parts in byte order. ok is false if the dataset has more names than
 // the limit.
 func (n *PartNames) All(ctx context.Context) (names []string, ok bool, err error) {
-	leave, err := n.enter(ctx)
-	if err != nil {
-		return nil, false, err
+	if err := n.turn.Acquire(ctx, 1); err != nil {
+		return nil, false, fmt.Errorf("part names: %w", err)
 	}
-	defer leave()
+	defer n.turn.Release(1)
 	for n.next < n.index.Chunks() && !n.many {
 		if err := n.read(ctx); err != nil {
 			return nil, false, err

@@ -85,7 +85,7 @@ func DescribeBytes(d *Dataset, a address.Plan) int64 {
 }
 
 // Describe describes an epoch.
-func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (EpochInfo, error) {
+func (p *Plans) Describe(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (EpochInfo, error) {
 	info := EpochInfo{
 		Dataset: d.Name(), Epoch: b.Epoch, OrderVersion: shuffle.OrderVersion, Parameters: newPlanInfo(d, b.Plan),
 		Batches: b.Batching().Batches(), Samples: b.Samples, Links: EpochLinks{Self: b.EpochURL(b.Epoch)},
@@ -97,14 +97,13 @@ func (p *Plans) Describe(ctx context.Context, d *Dataset, b address.Batch) (Epoc
 		info.Links.Draws = fmt.Sprintf("/v1/datasets/%s/epochs/%d/draws?%s", b.Dataset, b.Epoch, b.Canonical())
 	}
 	if d.mixture != nil {
-		err := p.describeMixed(ctx, d, b.Plan, &info)
+		err := p.describeMixed(ctx, held, d, b.Plan, &info)
 		return info, err
 	}
-	plan, c, leave, err := p.plan(ctx, d, b.Plan)
+	plan, c, err := p.plan(ctx, held, d, b.Plan)
 	if err != nil {
 		return EpochInfo{}, err
 	}
-	defer leave()
 	info.OrderDigest, info.Reads = c.orderDigest(plan), plan.Reads()
 	if b.Params.Subset == "" && b.Quarantine == "" {
 		bytes := d.Index.Bytes()

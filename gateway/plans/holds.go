@@ -2,8 +2,8 @@ package plans
 
 import "slices"
 
-// Holds are the release functions of acquired resources. A function that acquires several defers
-// Drop and returns Keep on success, so that neither an error nor a panic leaks a resource.
+// Holds are the release functions of acquired resources. A function that acquires resources for its
+// caller adds them to the caller's Holds, so that neither an error nor a panic leaks a resource.
 type Holds []func()
 
 // Add adds the release function of a resource, unless acquiring it has failed.

@@ -165,7 +165,7 @@ func (d *Dataset) SourceOf(chunk int) string {
 }
 
 // describeMixed describes the order of an epoch of a mixture.
-func (p *Plans) describeMixed(ctx context.Context, d *Dataset, a address.Plan, info *EpochInfo) error {
+func (p *Plans) describeMixed(ctx context.Context, held *Holds, d *Dataset, a address.Plan, info *EpochInfo) error {
 	m, err := d.mixture.order(a.Params.Seed)
 	if err != nil {
 		return err
@@ -176,13 +176,12 @@ func (p *Plans) describeMixed(ctx context.Context, d *Dataset, a address.Plan, i
 	digests := make([]string, 0, m.Sources())
 	for i, s := range d.mixture.sources {
 		own := d.mixture.sourcePlan(m, a.Params, i)
-		plan, c, leave, err := p.plan(ctx, s.Dataset, own)
+		plan, c, err := p.plan(ctx, held, s.Dataset, own)
 		if err != nil {
 			return err
 		}
 		digests = append(digests, c.orderDigest(plan))
 		info.Reads += plan.Reads()
-		leave()
 		info.Memory += shuffle.Memory(own.Params, s.chunkLengths())
 	}
 	info.OrderDigest, info.Sources = m.OrderDigest(digests), d.Sources()

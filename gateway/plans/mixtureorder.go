@@ -26,7 +26,7 @@ type mixtureOrder struct {
 }
 
 // orderOfMixture returns the order of a batch of a mixture, for Order.
-func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch) (_ BatchOrder, err error) {
+func (p *Plans) orderOfMixture(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (BatchOrder, error) {
 	m, err := d.mixture.order(b.Params.Seed)
 	if err != nil {
 		return BatchOrder{}, err
@@ -35,8 +35,6 @@ func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch)
 		return BatchOrder{}, err
 	}
 	r := &mixtureOrder{turns: turnsOf(m, b), epochs: map[sourceEpoch]*shuffle.Epoch{}, plans: map[sourceEpoch]*shuffle.Plan{}, parts: map[int]choice{}}
-	var held Holds
-	defer held.Drop()
 	for _, t := range r.turns {
 		at := sourceEpoch{t.Source, t.Epoch}
 		if r.epochs[at] != nil {
@@ -47,22 +45,18 @@ func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch)
 				"the batch requires more than %d epochs of a source: request smaller batches", maxSourceEpochs)
 		}
 		own, source := d.mixture.sourcePlan(m, b.Params, t.Source), d.mixture.sources[t.Source].Dataset
-		c, known := r.parts[t.Source]
-		if !known {
-			var end func()
-			if c, end, err = p.choose(ctx, source, own); err != nil {
+		if _, known := r.parts[t.Source]; !known {
+			if r.parts[t.Source], err = p.choose(ctx, held, source, own); err != nil {
 				return BatchOrder{}, err
 			}
-			held = append(held, end)
-			r.parts[t.Source] = c
 		}
-		v, end, err := p.epoch(ctx, key{dataset: source, params: own.Params, epoch: t.Epoch})
-		if err := held.Add(end, err); err != nil {
+		v, err := p.epoch(ctx, held, key{dataset: source, params: own.Params, epoch: t.Epoch})
+		if err != nil {
 			return BatchOrder{}, err
 		}
 		r.epochs[at], r.plans[at] = v.epoch, v.plan
 	}
-	reading := BatchOrder{dataset: d, mixed: r, leave: held.Keep()}
+	reading := BatchOrder{dataset: d, mixed: r}
 	if b.At == nil {
 		reading.Parts = r.cursors(m, d.mixture, b)
 	}

@@ -80,12 +80,11 @@ type Occurrence struct {
 type Epochs struct{ First, Last uint64 }
 
 // Occurrences returns the deliveries of a sample in some epochs, by inverting the order.
-func (p *Plans) Occurrences(ctx context.Context, d *Dataset, a address.Plan, sample uint64, in Epochs) ([]Occurrence, error) {
-	plan, c, leave, err := p.plan(ctx, d, a)
+func (p *Plans) Occurrences(ctx context.Context, held *Holds, d *Dataset, a address.Plan, sample uint64, in Epochs) ([]Occurrence, error) {
+	plan, c, err := p.plan(ctx, held, d, a)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
 	s, err := c.seek(ctx, d, plan, sample)
 	if err != nil {
 		return nil, err
@@ -98,11 +97,9 @@ func (p *Plans) Occurrences(ctx context.Context, d *Dataset, a address.Plan, sam
 		return nil, address.Refuse(address.Invalid,
 			"the sample occurs up to %d times in these epochs, but a response can list at most %d: request fewer epochs", most, maxOccurrences)
 	}
-	release, err := p.memory.Reserve(ctx, d.epochBytes(a.Params)+int64(most)*occurrenceBytes)
-	if err != nil {
+	if err := held.Add(p.memory.Reserve(ctx, d.epochBytes(a.Params)+int64(most)*occurrenceBytes)); err != nil {
 		return nil, err
 	}
-	defer release()
 	found := []Occurrence{}
 	for epoch := in.First; ; epoch++ {
 		if err := ctx.Err(); err != nil {

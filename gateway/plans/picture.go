@@ -160,12 +160,11 @@ func PictureBytes(d *Dataset, a address.Plan, r Rectangle) int64 {
 }
 
 // Picture draws a picture of an epoch, for the share of the rank in b.
-func (p *Plans) Picture(ctx context.Context, d *Dataset, b address.Batch, r Rectangle) (Picture, error) {
-	reading, err := p.Order(ctx, d, b)
+func (p *Plans) Picture(ctx context.Context, held *Holds, d *Dataset, b address.Batch, r Rectangle) (Picture, error) {
+	reading, err := p.Order(ctx, held, d, b)
 	if err != nil {
 		return Picture{}, err
 	}
-	defer reading.Leave()
 	out := Picture{
 		Dataset: d.Name(), Epoch: b.Epoch, Parameters: newPlanInfo(d, b.Plan), Batches: b.Batching().Batches(), Samples: b.Samples, Chunks: d.Index.Chunks(),
 		Axis: r.Axis, From: r.From, To: r.To, FromChunk: r.FromChunk, ToChunk: r.ToChunk, Columns: r.Columns, Rows: r.Rows,

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -25,7 +27,7 @@ type Plans struct {
 	weights     *cache[*Weights]
 	subsets     *cache[subset]
 	quarantines *cache[*shuffle.Quarantine]
-	cutting     chan struct{} // holds a token while a subset is computed
+	cutting     *semaphore.Weighted // one subset is computed at a time, since reading all names needs a whole processor
 }
 
 // Memory reserves memory of the process's budget.
@@ -40,7 +42,7 @@ type Memory interface {
 
 // New returns Plans that reserve memory from memory, in addition to what Allow allows.
 func New(memory Memory) *Plans {
-	p := &Plans{memory: memory, cutting: make(chan struct{}, 1)}
+	p := &Plans{memory: memory, cutting: semaphore.NewWeighted(1)}
 	p.prepared = newCache("plan", preparedBytes, p.prepare, func(ctx context.Context, n int64) (Reservation, error) {
 		release, err := memory.Reserve(ctx, n)
 		return requestMemory{release}, err
@@ -66,7 +68,7 @@ func (p *Plans) Bytes() int64 {
 
 // Close closes all open objects. No request may be in progress.
 func (p *Plans) Close() error {
-	return errors.Join(p.prepared.end(), p.quarantines.end(), p.subsets.end(), p.weights.end())
+	return errors.Join(p.quarantines.forget(nil), p.subsets.forget(nil), p.weights.forget(nil))
 }
 
 // Forget removes all cached data of a dataset. No request may use it.
@@ -103,50 +105,40 @@ func (p *Plans) checkSharing(ctx context.Context, d *Dataset, a address.Plan) er
 		return nil
 	}
 	a.Params.Importance, a.Quarantine = "", "" // these do not affect the lanes
-	plan, _, leave, err := p.plan(ctx, d, a)
+	var held Holds
+	defer held.Drop()
+	plan, _, err := p.plan(ctx, &held, d, a)
 	if err != nil {
 		return err
 	}
-	defer leave()
 	return a.CheckSharing(plan)
 }
 
-// plan returns the plan of an address with its choice. The caller must call leave.
-func (p *Plans) plan(ctx context.Context, d *Dataset, a address.Plan) (_ *shuffle.Plan, c choice, leave func(), err error) {
-	var held Holds
-	defer held.Drop()
-	c, leave, err = p.choose(ctx, d, a)
-	if err := held.Add(leave, err); err != nil {
-		return nil, c, nil, err
+// plan acquires the plan of an address with its choice.
+func (p *Plans) plan(ctx context.Context, held *Holds, d *Dataset, a address.Plan) (*shuffle.Plan, choice, error) {
+	c, err := p.choose(ctx, held, d, a)
+	if err != nil {
+		return nil, c, err
 	}
-	v, leavePlan, err := p.prepared.acquire(ctx, key{dataset: d, params: a.Params})
-	if err := held.Add(leavePlan, err); err != nil {
-		return nil, c, nil, err
-	}
-	return v.plan, c, held.Keep(), nil
+	v, err := p.prepared.acquire(ctx, held, key{dataset: d, params: a.Params})
+	return v.plan, c, err
 }
 
-// ForReader returns the plan and epoch of a reader that another gateway has announced. The caller
-// must call leave. ForReader opens no snapshot or subset: they must be open already. It fails for
-// parameters that no request can have.
-func (p *Plans) ForReader(
-	ctx context.Context, d *Dataset, params shuffle.Params, epoch uint64,
-) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {
+// ForReader acquires the plan and epoch of a reader that another gateway has announced. It opens no
+// snapshot or subset: they must be open already. It fails for parameters that no request can have.
+func (p *Plans) ForReader(ctx context.Context, held *Holds, d *Dataset, params shuffle.Params, epoch uint64) (*shuffle.Plan, *shuffle.Epoch, error) {
 	name := d.Name()
 	if err := params.Check(); err != nil {
-		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
+		return nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
 	}
-	leaveChoice, ok := p.chosen(d, params)
-	if !ok {
-		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: snapshot %.12s or subset %.12s is not open here", name, params.Importance, params.Subset)
+	if !p.isChosen(held, d, params) {
+		return nil, nil, fmt.Errorf("plan %s for another gateway: snapshot %.12s or subset %.12s is not open here", name, params.Importance, params.Subset)
 	}
-	held := Holds{leaveChoice}
-	defer held.Drop()
-	v, leavePlan, err := p.epoch(ctx, key{dataset: d, params: params, epoch: epoch})
-	if err := held.Add(leavePlan, err); err != nil {
-		return nil, nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
+	v, err := p.epoch(ctx, held, key{dataset: d, params: params, epoch: epoch})
+	if err != nil {
+		return nil, nil, fmt.Errorf("plan %s for another gateway: %w", name, err)
 	}
-	return v.plan, v.epoch, held.Keep(), nil
+	return v.plan, v.epoch, nil
 }
 
 // maxKept is the maximum size of a batch whose division among homes an epoch caches.
@@ -161,28 +153,22 @@ type BatchOrder struct {
 	dataset *Dataset
 	choice  choice
 	mixed   *mixtureOrder // nil: not a mixture
-	leave   func()
 }
 
-// Leave releases the plan and its epoch.
-func (r BatchOrder) Leave() { r.leave() }
-
-// Order prepares the epoch of a batch. The caller must call Leave.
-func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ BatchOrder, err error) {
+// Order prepares the epoch of a batch. The order is valid until held is dropped.
+func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (BatchOrder, error) {
 	if d.mixture != nil {
-		return p.orderOfMixture(ctx, d, b)
+		return p.orderOfMixture(ctx, held, d, b)
 	}
-	var held Holds
-	defer held.Drop()
-	c, leave, err := p.choose(ctx, d, b.Plan)
-	if err := held.Add(leave, err); err != nil {
+	c, err := p.choose(ctx, held, d, b.Plan)
+	if err != nil {
 		return BatchOrder{}, err
 	}
-	v, leave, err := p.epoch(ctx, key{dataset: d, params: b.Params, epoch: b.Epoch, dealt: dealtBytes(b.Plan)})
-	if err := held.Add(leave, err); err != nil {
+	v, err := p.epoch(ctx, held, key{dataset: d, params: b.Params, epoch: b.Epoch, dealt: dealtBytes(b.Plan)})
+	if err != nil {
 		return BatchOrder{}, err
 	}
-	r := BatchOrder{plan: v.plan, epoch: v.epoch, dataset: d, choice: c, leave: held.Keep()}
+	r := BatchOrder{plan: v.plan, epoch: v.epoch, dataset: d, choice: c}
 	if b.At == nil { // positions from the caller have no order, so nothing is prefetched
 		first := b.Number * b.BatchSize
 		r.Cursor = shuffle.Cursor{
@@ -293,45 +279,32 @@ type choice struct {
 	quarantine *shuffle.Quarantine
 }
 
-// choose opens the inputs of a plan, and returns the function that releases them.
-func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choice, _ func(), err error) {
-	var held Holds
-	defer held.Drop()
-	var leave func()
+// choose acquires the inputs of a plan.
+func (p *Plans) choose(ctx context.Context, held *Holds, d *Dataset, a address.Plan) (c choice, err error) {
 	if a.Params.Importance != "" {
-		c.weights, leave, err = p.OpenWeights(ctx, d, a.Params.Importance)
-		if err := held.Add(leave, err); err != nil {
-			return c, nil, err
-		}
+		c.weights, err = p.OpenWeights(ctx, held, d, a.Params.Importance)
 	}
-	if a.Params.Subset != "" {
-		c.subset, leave, err = p.subsets.acquire(ctx, key{dataset: d, name: a.Params.Subset})
-		if err := held.Add(leave, err); err != nil {
-			return c, nil, err
-		}
+	if a.Params.Subset != "" && err == nil {
+		c.subset, err = p.subsets.acquire(ctx, held, key{dataset: d, name: a.Params.Subset})
 	}
-	if a.Quarantine != "" {
+	if a.Quarantine != "" && err == nil {
 		k := key{dataset: d, name: a.Quarantine, params: shuffle.Params{Seed: a.Params.Seed, Subset: a.Params.Subset}}
-		c.quarantine, leave, err = p.quarantines.acquire(ctx, k)
-		if err := held.Add(leave, err); err != nil {
-			return c, nil, err
-		}
+		c.quarantine, err = p.quarantines.acquire(ctx, held, k)
 	}
-	return c, held.Keep(), nil
+	return c, err
 }
 
-// chosen acquires the inputs of a plan that are already open. ok is false if one is not open.
-func (p *Plans) chosen(d *Dataset, params shuffle.Params) (leave func(), ok bool) {
-	leave, ok = func() {}, true
+// isChosen acquires the inputs of a plan if they are already open, and reports whether they are.
+func (p *Plans) isChosen(held *Holds, d *Dataset, params shuffle.Params) bool {
 	switch {
 	case params.Importance != "" && params.Subset != "":
-		return leave, false
+		return false
 	case params.Importance != "":
-		_, leave, ok = p.weights.find(key{dataset: d, name: params.Importance})
+		return p.weights.find(held, key{dataset: d, name: params.Importance})
 	case params.Subset != "":
-		_, leave, ok = p.subsets.find(key{dataset: d, name: params.Subset})
+		return p.subsets.find(held, key{dataset: d, name: params.Subset})
 	}
-	return leave, ok
+	return true
 }
 
 // plan returns a plan over a dataset.

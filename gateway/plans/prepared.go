@@ -46,39 +46,31 @@ func preparedBytes(k key) int64 {
 // prepare computes a plan or an epoch. The caller has acquired the plan of an epoch, and the
 // choice of a plan.
 func (p *Plans) prepare(ctx context.Context, k key) (v prepared, err error) {
+	var held Holds
+	defer held.Drop()
 	if k.isEpoch {
-		v, leave, err := p.prepared.acquire(ctx, key{dataset: k.dataset, params: k.params})
-		if err != nil {
-			return v, err
+		if v, err = p.prepared.acquire(ctx, &held, key{dataset: k.dataset, params: k.params}); err == nil {
+			v.epoch = v.plan.Epoch(k.epoch)
 		}
-		defer leave()
-		return prepared{v.plan, v.plan.Epoch(k.epoch)}, nil
+		return v, err
 	}
-	c, leave, err := p.choose(ctx, k.dataset, address.Plan{Params: k.params})
+	c, err := p.choose(ctx, &held, k.dataset, address.Plan{Params: k.params})
 	if err != nil {
 		return v, err
 	}
-	defer leave()
 	if v.plan, err = c.plan(k.params, k.dataset.Index.First()); err != nil {
 		err = fmt.Errorf("plan %s over %d chunks: %w", k.params.Shuffle, k.dataset.Index.Chunks(), err)
 	}
 	return v, err
 }
 
-// epoch returns a prepared epoch of a plan. The caller must call release.
-func (p *Plans) epoch(ctx context.Context, k key) (v prepared, release func(), err error) {
-	var held Holds
-	defer held.Drop()
-	_, leave, err := p.prepared.acquire(ctx, key{dataset: k.dataset, params: k.params})
-	if err := held.Add(leave, err); err != nil {
-		return v, nil, err
+// epoch acquires a prepared epoch and its plan.
+func (p *Plans) epoch(ctx context.Context, held *Holds, k key) (prepared, error) {
+	if v, err := p.prepared.acquire(ctx, held, key{dataset: k.dataset, params: k.params}); err != nil {
+		return v, err
 	}
 	k.isEpoch = true
-	v, leave, err = p.prepared.acquire(ctx, k)
-	if err := held.Add(leave, err); err != nil {
-		return v, nil, err
-	}
-	return v, held.Keep(), nil
+	return p.prepared.acquire(ctx, held, k)
 }
 
 // requestMemory is memory from Memory.Reserve. It does not shrink.

@@ -52,11 +52,12 @@ type subset interface {
 
 // SubsetSamples returns the number of samples in a subset in canonical form.
 func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uint64, error) {
-	s, leave, err := p.subsets.acquire(ctx, key{dataset: d, name: name})
+	var held Holds
+	defer held.Drop()
+	s, err := p.subsets.acquire(ctx, &held, key{dataset: d, name: name})
 	if err != nil {
 		return 0, err
 	}
-	defer leave()
 	members := s.Members()
 	return members[len(members)-1], nil
 }
@@ -106,20 +107,20 @@ func (p *Plans) openSubset(ctx context.Context, k key) (subset, error) {
 
 // cut computes a subset that an address defines.
 func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, error) {
+	var held Holds
+	defer held.Drop()
 	var base selection.Base
 	if s.Stored != "" {
-		stored, leave, err := p.subsets.acquire(ctx, key{dataset: d, name: s.Stored})
+		stored, err := p.subsets.acquire(ctx, &held, key{dataset: d, name: s.Stored})
 		if err != nil {
 			return nil, err
 		}
-		defer leave()
 		base = stored
 	}
-	leave, err := p.enterCutting(ctx)
-	if err != nil {
+	if err := p.cutting.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer p.cutting.Release(1)
 	c, err := selection.NewCut(ctx, d.Index, d.Index.First(), base, s.Steps)
 	if errors.Is(err, selection.ErrInvalid) {
 		return nil, address.RefuseParameter("subset", "%v", err)
@@ -128,17 +129,6 @@ func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, 
 		return nil, err
 	}
 	return c, nil
-}
-
-// enterCutting waits until no other subset is being computed, since reading all names needs a whole
-// processor.
-func (p *Plans) enterCutting(ctx context.Context) (leave func(), err error) {
-	select {
-	case p.cutting <- struct{}{}:
-		return func() { <-p.cutting }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // quarantineBytes returns the memory to open a quarantine. The number of samples in a stored list is
@@ -161,11 +151,12 @@ func (p *Plans) openQuarantine(ctx context.Context, k key) (*shuffle.Quarantine,
 	}
 	first := d.Index.First()
 	if k.params.Subset != "" {
-		s, leave, err := p.subsets.acquire(ctx, key{dataset: d, name: k.params.Subset})
+		var held Holds
+		defer held.Drop()
+		s, err := p.subsets.acquire(ctx, &held, key{dataset: d, name: k.params.Subset})
 		if err != nil {
 			return nil, err
 		}
-		defer leave()
 		if bad, err = membersOf(ctx, d, s, bad); err != nil {
 			return nil, err
 		}

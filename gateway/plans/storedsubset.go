@@ -25,12 +25,11 @@ func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (Stored
 	if n := d.Index.Samples(); n > selection.MostHashed {
 		return StoredSubset{}, address.Refuse(address.Invalid, "a request can select samples by key only in a dataset of at most %d samples: use `millrace subset --keys FILE`", selection.MostHashed)
 	}
-	leave, err := p.enterCutting(ctx)
-	if err != nil {
+	if err := p.cutting.Acquire(ctx, 1); err != nil {
 		return StoredSubset{}, err
 	}
 	runs, repeated, err := selection.FindKeys(ctx, d.Index, keys)
-	leave()
+	p.cutting.Release(1)
 	if err != nil {
 		return StoredSubset{}, refuseKept("keys", err)
 	}

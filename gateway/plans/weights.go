@@ -17,13 +17,12 @@ import (
 // Weights is an open snapshot of weights.
 type Weights struct{ *importance.Snapshot }
 
-// OpenWeights opens a snapshot by its digest. The caller must call the returned function to release
-// it.
-func (p *Plans) OpenWeights(ctx context.Context, d *Dataset, digest string) (*Weights, func(), error) {
+// OpenWeights acquires a snapshot by its digest.
+func (p *Plans) OpenWeights(ctx context.Context, held *Holds, d *Dataset, digest string) (*Weights, error) {
 	if err := d.CheckImportance(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return p.weights.acquire(ctx, key{dataset: d, name: digest})
+	return p.weights.acquire(ctx, held, key{dataset: d, name: digest})
 }
 
 // openWeights opens the snapshot of a key.
@@ -109,12 +108,11 @@ func (d *Dataset) FreezeBytes() int64 {
 }
 
 // Freeze creates a snapshot of the losses reported for an epoch.
-func (p *Plans) Freeze(ctx context.Context, d *Dataset, b address.Batch, want FreezeOptions) (importance.Frozen, error) {
-	r, err := p.Order(ctx, d, b)
+func (p *Plans) Freeze(ctx context.Context, held *Holds, d *Dataset, b address.Batch, want FreezeOptions) (importance.Frozen, error) {
+	r, err := p.Order(ctx, held, d, b)
 	if err != nil {
 		return importance.Frozen{}, err
 	}
-	defer r.Leave()
 	q := importance.FreezeRequest{
 		Plan: b.Identity(), Reporter: want.Reporter, Epoch: b.Epoch, Generation: d.Index.Generation(), BatchSize: b.BatchSize, First: d.Index.First(),
 		Resolve: r.samplesAt, HotShare: want.HotShare, Repeat: want.Repeat,
