@@ -71,13 +71,10 @@ type canvas struct {
 // newCanvas returns an empty canvas for a part of an epoch.
 func newCanvas(r BatchOrder, b address.Batch, in Rectangle) *canvas {
 	c := &canvas{
-		epoch: r.epoch, quarantine: r.choice.quarantine, first: r.dataset.Index.First(), batching: b.Batching(),
+		epoch: r.epoch, quarantine: r.choice.quarantine, first: r.first(), batching: b.Batching(),
 		own:     newRankPositions(b.Batching(), b.Rank, b.WorldSize, in.From, in.To),
 		columns: axis{in.From, in.To - in.From, in.Columns}, rows: axis{in.FromChunk, in.ToChunk - in.FromChunk, in.Rows},
 		counts: make([]uint32, in.Columns*in.Rows),
-	}
-	if r.choice.virtual() {
-		c.first = r.choice.first(r.plan, r.epoch)
 	}
 	if in.Axis == axisDrawn {
 		c.sequence, _ = r.epoch.Sequence()

@@ -55,7 +55,7 @@ func (d drawing) canvas(t testing.TB) *canvas {
 		t.Fatal(err)
 	}
 	b := address.Batch{Epoch: 3, Plan: address.Plan{Params: d.params, Samples: d.Samples(), BatchSize: d.batch, Tail: d.tail, Rank: d.rank, WorldSize: max(1, d.world)}}
-	r := BatchOrder{plan: plan, epoch: plan.Epoch(b.Epoch), dataset: &Dataset{Index: d.table}}
+	r := BatchOrder{order: order{prepared: prepared{plan, plan.Epoch(b.Epoch)}, dataset: &Dataset{Index: d.table}}}
 	if d.bad != nil {
 		if r.choice.quarantine, err = shuffle.NewQuarantine(d.params.Seed, d.first, d.bad); err != nil {
 			t.Fatal(err)
@@ -292,7 +292,7 @@ func BenchmarkPicture(b *testing.B) {
 			b.Run(params.Shuffle+"/"+name, func(b *testing.B) {
 				d := drawing{table: all, params: params, batch: 1024, tail: shuffle.Short, in: in}
 				c := d.canvas(b)
-				r := BatchOrder{plan: nil, epoch: c.epoch, dataset: &Dataset{Index: d.table}}
+				r := BatchOrder{order: order{prepared: prepared{epoch: c.epoch}, dataset: &Dataset{Index: d.table}}}
 				r.epoch.Position(0)
 				batch := address.Batch{Plan: address.Plan{Samples: d.Samples(), BatchSize: d.batch, Tail: d.tail, WorldSize: 1}}
 				in.To, in.ToChunk = batch.Batching().Batches(), c.rows.first+c.rows.n

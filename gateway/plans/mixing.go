@@ -47,7 +47,7 @@ func measureMixing(ctx context.Context, r BatchOrder, b address.Batch, in Rectan
 	if len(ends) == 0 {
 		return nil, nil
 	}
-	if _, err := r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, numbers); err != nil {
+	if _, err := r.resolve(ctx, numbers); err != nil {
 		return nil, err
 	}
 	out := &Mixing{Batches: uint64(len(ends)), Chunks: meanChunks(r.dataset.Index, numbers, ends)}

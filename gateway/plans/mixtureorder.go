@@ -17,12 +17,16 @@ type sourceEpoch struct {
 	epoch  uint64
 }
 
-// mixtureOrder is the order of one batch of a mixture, with the epochs of its sources.
+// mixtureOrder is the order of one batch of a mixture, with the orders of its sources.
 type mixtureOrder struct {
 	turns  []shuffle.Turn // turns of the positions to locate
-	epochs map[sourceEpoch]*shuffle.Epoch
-	plans  map[sourceEpoch]*shuffle.Plan
-	parts  map[int]choice // choices by source
+	orders map[sourceEpoch]*sourceOrder
+}
+
+// sourceOrder is the order of one epoch of a source.
+type sourceOrder struct {
+	order
+	places []int // indexes of its turns
 }
 
 // orderOfMixture returns the order of a batch of a mixture, for Order.
@@ -34,29 +38,24 @@ func (p *Plans) orderOfMixture(ctx context.Context, held *Holds, d *Dataset, b a
 	if err := checkEpoch(m, b.Epoch); err != nil {
 		return BatchOrder{}, err
 	}
-	r := &mixtureOrder{turns: turnsOf(m, b), epochs: map[sourceEpoch]*shuffle.Epoch{}, plans: map[sourceEpoch]*shuffle.Plan{}, parts: map[int]choice{}}
-	for _, t := range r.turns {
+	r := &mixtureOrder{turns: turnsOf(m, b), orders: map[sourceEpoch]*sourceOrder{}}
+	for i, t := range r.turns {
 		at := sourceEpoch{t.Source, t.Epoch}
-		if r.epochs[at] != nil {
-			continue
-		}
-		if len(r.epochs) >= maxSourceEpochs+m.Sources() {
-			return BatchOrder{}, address.Refuse(address.TooLarge,
-				"the batch requires more than %d epochs of a source: request smaller batches", maxSourceEpochs)
-		}
-		own, source := d.mixture.sourcePlan(m, b.Params, t.Source), d.mixture.sources[t.Source].Dataset
-		if _, known := r.parts[t.Source]; !known {
-			if r.parts[t.Source], err = p.choose(ctx, held, source, own); err != nil {
+		o := r.orders[at]
+		if o == nil {
+			if len(r.orders) >= maxSourceEpochs+m.Sources() {
+				return BatchOrder{}, address.Refuse(address.TooLarge,
+					"the batch requires more than %d epochs of a source: request smaller batches", maxSourceEpochs)
+			}
+			o = &sourceOrder{}
+			if o.order, err = p.order(ctx, held, d.mixture.sources[t.Source].Dataset, d.mixture.sourcePlan(m, b.Params, t.Source), t.Epoch); err != nil {
 				return BatchOrder{}, err
 			}
+			r.orders[at] = o
 		}
-		v, err := p.epoch(ctx, held, key{dataset: source, params: own.Params, epoch: t.Epoch})
-		if err != nil {
-			return BatchOrder{}, err
-		}
-		r.epochs[at], r.plans[at] = v.epoch, v.plan
+		o.places = append(o.places, i)
 	}
-	reading := BatchOrder{dataset: d, mixed: r}
+	reading := BatchOrder{order: order{dataset: d}, mixed: r}
 	if b.At == nil {
 		reading.Parts = r.cursors(m, d.mixture, b)
 	}
@@ -93,8 +92,8 @@ func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 	}
 	out := make([]shuffle.Cursor, len(before))
 	for i, s := range of.sources {
-		at := sourceEpoch{i, before[i] / s.Samples}
-		if r.epochs[at] == nil {
+		o := r.orders[sourceEpoch{i, before[i] / s.Samples}]
+		if o == nil {
 			continue // the batch reads no samples of this source, except padding
 		}
 		own, size := before[i]%s.Samples, s.PerBatch
@@ -102,7 +101,7 @@ func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 			size = max(1, uint64(float64(b.BatchSize)*float64(s.Weight)/float64(total))) // a rounded size, which affects only speed
 		}
 		out[i] = shuffle.Cursor{
-			Plan: r.plans[at], Epoch: r.epochs[at], First: own, End: min(own+after[i]-before[i], s.Samples), BatchSize: size,
+			Plan: o.plan, Epoch: o.epoch, First: own, End: min(own+after[i]-before[i], s.Samples), BatchSize: size,
 			Rank: b.Rank, WorldSize: b.WorldSize, Dealt: true, Tail: b.Tail,
 		}
 	}
@@ -112,39 +111,18 @@ func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 // appendNumbers appends the sample numbers in the mixture's index.
 func (r *mixtureOrder) appendNumbers(ctx context.Context, dst []uint64, x *mixtureIndex) ([]uint64, error) {
 	begin := len(dst)
-	for _, t := range r.turns {
-		dst = append(dst, r.epochs[sourceEpoch{t.Source, t.Epoch}].At(t.Position))
-	}
-	for at, epoch := range r.epochs {
-		if err := r.resolve(ctx, at, epoch, dst[begin:], x); err != nil {
+	dst = append(dst, make([]uint64, len(r.turns))...)
+	for at, o := range r.orders {
+		own := make([]uint64, len(o.places))
+		for i, place := range o.places {
+			own[i] = o.epoch.At(r.turns[place].Position)
+		}
+		if _, err := o.resolve(ctx, own); err != nil {
 			return nil, err
 		}
-	}
-	for i, t := range r.turns {
-		dst[begin+i] += x.samples[t.Source]
-	}
-	return dst, nil
-}
-
-// resolve converts the numbers of a source's plan into samples of the source, if the source has a
-// subset or quarantine.
-func (r *mixtureOrder) resolve(ctx context.Context, at sourceEpoch, epoch *shuffle.Epoch, all []uint64, x *mixtureIndex) error {
-	c := r.parts[at.source]
-	if !c.virtual() && c.quarantine == nil {
-		return nil
-	}
-	var own []uint64
-	var places []int
-	for i, t := range r.turns {
-		if t.Source == at.source && t.Epoch == at.epoch {
-			own, places = append(own, all[i]), append(places, i)
+		for i, place := range o.places {
+			dst[begin+place] = x.samples[at.source] + own[i]
 		}
 	}
-	if _, err := c.resolve(ctx, x.parts[at.source].First(), r.plans[at], epoch, own); err != nil {
-		return err
-	}
-	for i, place := range places {
-		all[place] = own[i]
-	}
-	return nil
+	return dst, nil
 }

@@ -89,7 +89,7 @@ func (p *Plans) Occurrences(ctx context.Context, held *Holds, d *Dataset, a addr
 	if err != nil {
 		return nil, err
 	}
-	most := (in.Last - in.First + 1) * s.most(c)
+	most := (in.Last - in.First + 1) * s.most
 	if most > 0 {
 		most *= mostDeliveries(a)
 	}
@@ -116,7 +116,7 @@ func (p *Plans) Occurrences(ctx context.Context, held *Holds, d *Dataset, a addr
 
 // deliveredAt returns the positions at which an epoch delivers a sample, ascending.
 func deliveredAt(a address.Plan, plan *shuffle.Plan, epoch uint64, s target) []uint64 {
-	if s.never {
+	if s.most == 0 {
 		return nil
 	}
 	end, samples := delivered(a)

@@ -148,11 +148,24 @@ const maxKept = 1 << 20
 type BatchOrder struct {
 	shuffle.Cursor // description of the reader for the tiers; zero: none
 
-	plan    *shuffle.Plan
-	epoch   *shuffle.Epoch
+	order
+	mixed *mixtureOrder // nil: not a mixture, of which order has only the dataset
+}
+
+// order is a prepared epoch of one dataset with the choice of its samples.
+type order struct {
+	prepared
 	dataset *Dataset
 	choice  choice
-	mixed   *mixtureOrder // nil: not a mixture
+}
+
+// order acquires an epoch of a plan.
+func (p *Plans) order(ctx context.Context, held *Holds, d *Dataset, a address.Plan, epoch uint64) (o order, err error) {
+	o.dataset = d
+	if o.choice, err = p.choose(ctx, held, d, a); err == nil {
+		o.prepared, err = p.epoch(ctx, held, key{dataset: d, params: a.Params, epoch: epoch, dealt: dealtBytes(a)})
+	}
+	return o, err
 }
 
 // Order prepares the epoch of a batch. The order is valid until held is dropped.
@@ -160,24 +173,17 @@ func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Ba
 	if d.mixture != nil {
 		return p.orderOfMixture(ctx, held, d, b)
 	}
-	c, err := p.choose(ctx, held, d, b.Plan)
-	if err != nil {
-		return BatchOrder{}, err
-	}
-	v, err := p.epoch(ctx, held, key{dataset: d, params: b.Params, epoch: b.Epoch, dealt: dealtBytes(b.Plan)})
-	if err != nil {
-		return BatchOrder{}, err
-	}
-	r := BatchOrder{plan: v.plan, epoch: v.epoch, dataset: d, choice: c}
-	if b.At == nil { // positions from the caller have no order, so nothing is prefetched
+	o, err := p.order(ctx, held, d, b.Plan, b.Epoch)
+	r := BatchOrder{order: o}
+	if err == nil && b.At == nil { // positions from the caller have no order, so nothing is prefetched
 		first := b.Number * b.BatchSize
 		r.Cursor = shuffle.Cursor{
-			Plan: v.plan, Epoch: v.epoch,
+			Plan: o.plan, Epoch: o.epoch,
 			First: first, End: min(first+b.BatchSize, b.Samples), BatchSize: b.BatchSize,
 			Rank: b.Rank, WorldSize: b.WorldSize, Sharing: b.Sharing, Homes: b.Homes, Dealt: b.Deals(), Tail: b.Tail,
 		}
 	}
-	return r, nil
+	return r, err
 }
 
 // Numbers are the samples of a batch, by their numbers in the index.
@@ -210,7 +216,7 @@ func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, positions shuf
 	default:
 		n.Numbers = r.epoch.AppendShare(slices.Grow(n.Numbers, int(positions.Count)), positions)
 	}
-	n.Hot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, n.Numbers)
+	n.Hot, err = r.resolve(ctx, n.Numbers)
 	return n, err
 }
 
@@ -233,7 +239,7 @@ func (r BatchOrder) appendSamples(ctx context.Context, out, positions []uint64) 
 		out = r.epoch.Append(out, lo, lo+n)
 		positions = positions[n:]
 	}
-	hot, err = r.choice.resolve(ctx, r.dataset.Index.First(), r.plan, r.epoch, out)
+	hot, err = r.resolve(ctx, out)
 	return out, hot, err
 }
 
@@ -321,55 +327,59 @@ func (c choice) plan(params shuffle.Params, first []uint64) (*shuffle.Plan, erro
 // virtual reports whether the plan numbers samples differently from the dataset.
 func (c choice) virtual() bool { return c.weights != nil || c.subset != nil }
 
-// resolve converts a plan's samples, at some positions of an epoch, into the dataset's samples. hot
-// marks the samples that the plan draws often.
-func (c choice) resolve(ctx context.Context, first []uint64, plan *shuffle.Plan, e *shuffle.Epoch, numbers []uint64) (hot []bool, err error) {
-	if c.quarantine != nil {
-		c.quarantine.Replace(e.Number(), numbers)
+// resolve converts the plan's samples, at some positions of the epoch, into the dataset's samples.
+// hot marks the samples that the plan draws often.
+func (o order) resolve(ctx context.Context, numbers []uint64) (hot []bool, err error) {
+	if q := o.choice.quarantine; q != nil {
+		q.Replace(o.epoch.Number(), numbers)
 	}
-	if !c.virtual() {
+	if !o.choice.virtual() {
 		return nil, nil
 	}
 	hot = make([]bool, len(numbers))
-	order := make([]int, len(numbers)) // indexes in numbers, by ascending virtual sample
-	for i := range order {
-		order[i] = i
+	left := make([]int, len(numbers)) // indexes in numbers, by ascending virtual sample
+	for i := range left {
+		left[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(numbers[a], numbers[b]) })
-	virtual := c.first(plan, e)
+	slices.SortFunc(left, func(a, b int) int { return cmp.Compare(numbers[a], numbers[b]) })
+	virtual, first := o.first(), o.dataset.Index.First()
 	// The weights or bitmap of a chunk are read once for all of its samples and then dropped, so
 	// that memory does not grow with the number of chunks.
-	for len(order) > 0 {
-		v := numbers[order[0]]
+	for len(left) > 0 {
+		v := numbers[left[0]]
 		chunk := sort.Search(len(virtual)-1, func(i int) bool { return virtual[i+1] > v })
-		sample, err := c.of(ctx, chunk, plan, e)
+		sample, err := o.of(ctx, chunk)
 		if err != nil {
 			return nil, err
 		}
-		for len(order) > 0 && numbers[order[0]] < virtual[chunk+1] {
-			n := &numbers[order[0]]
+		for len(left) > 0 && numbers[left[0]] < virtual[chunk+1] {
+			n := &numbers[left[0]]
 			place, often := sample(*n)
-			*n, hot[order[0]] = first[chunk]+place, often
-			order = order[1:]
+			*n, hot[left[0]] = first[chunk]+place, often
+			left = left[1:]
 		}
 	}
 	return hot, nil
 }
 
-// first returns the prefix sums of a plan's virtual samples by chunk.
-func (c choice) first(plan *shuffle.Plan, e *shuffle.Epoch) []uint64 {
-	if c.weights != nil {
-		return e.Draws().First()
+// first returns the prefix sums of the plan's samples by chunk.
+func (o order) first() []uint64 {
+	switch {
+	case o.choice.weights != nil:
+		return o.epoch.Draws().First()
+	case o.choice.subset != nil:
+		return o.plan.Members().First()
 	}
-	return plan.Members().First()
+	return o.dataset.Index.First()
 }
 
 // of returns a function that maps a virtual sample of a chunk to its place within the chunk, and
 // reports whether the sample is drawn often.
-func (c choice) of(ctx context.Context, chunk int, plan *shuffle.Plan, e *shuffle.Epoch) (func(v uint64) (place uint64, hot bool), error) {
+func (o order) of(ctx context.Context, chunk int) (func(v uint64) (place uint64, hot bool), error) {
+	c := o.choice
 	if c.subset != nil {
 		bitmap, err := c.subset.Bitmap(ctx, chunk)
-		return func(v uint64) (uint64, bool) { return plan.Members().Sample(chunk, bitmap, v), false }, err
+		return func(v uint64) (uint64, bool) { return o.plan.Members().Sample(chunk, bitmap, v), false }, err
 	}
 	weights, err := c.weights.Weights(ctx, chunk)
 	if err != nil {
@@ -380,7 +390,7 @@ func (c choice) of(ctx context.Context, chunk int, plan *shuffle.Plan, e *shuffl
 		return nil, fmt.Errorf("hot samples of chunk %d: %w", chunk, err)
 	}
 	return func(v uint64) (uint64, bool) {
-		place := e.Draws().Sample(chunk, weights, v)
+		place := o.epoch.Draws().Sample(chunk, weights, v)
 		return place, often.Has(place)
 	}, nil
 }
@@ -395,59 +405,38 @@ func (c choice) orderDigest(plan *shuffle.Plan) string {
 
 // target is one sample of the dataset in terms of a plan.
 type target struct {
-	drawn      *weightedSample // with importance: the sample with its weight
-	number     uint64          // number of the sample in the plan
-	never      bool            // the subset does not contain it
-	quarantine *shuffle.Quarantine
+	most      uint64                          // bound of its occurrences in an epoch's order; 0: it has none
+	positions func(e *shuffle.Epoch) []uint64 // positions in an epoch's order, unsorted
 }
 
 // seek finds a sample of the dataset among the samples of a plan.
-func (c choice) seek(ctx context.Context, d *Dataset, plan *shuffle.Plan, sample uint64) (s target, err error) {
-	s = target{number: sample, quarantine: c.quarantine}
-	switch {
-	case c.weights != nil:
-		s.drawn, err = c.weights.find(ctx, d.Index, sample)
-	case c.subset != nil:
-		chunk := d.Index.ChunkOf(sample)
-		var bitmap []byte
-		if bitmap, err = c.subset.Bitmap(ctx, chunk); err != nil {
-			return s, err
+func (c choice) seek(ctx context.Context, d *Dataset, plan *shuffle.Plan, sample uint64) (target, error) {
+	if c.weights != nil {
+		s, err := c.weights.find(ctx, d.Index, sample)
+		if err != nil {
+			return target{}, err
 		}
-		var member bool
-		s.number, member = plan.Members().Of(chunk, bitmap, sample-d.Index.First()[chunk])
-		s.never = !member
+		return target{c.weights.mostDraws(s), s.positions}, nil
 	}
-	return s, err
-}
-
-// most bounds the occurrences of the sample in an epoch's order.
-func (s target) most(c choice) uint64 {
-	switch {
-	case s.never:
-		return 0
-	case s.drawn != nil:
-		return c.weights.mostDraws(s.drawn)
-	case s.quarantine != nil:
-		return s.quarantine.Most(s.number)
+	if c.subset != nil {
+		chunk := d.Index.ChunkOf(sample)
+		bitmap, err := c.subset.Bitmap(ctx, chunk)
+		if err != nil {
+			return target{}, err
+		}
+		member := false
+		if sample, member = plan.Members().Of(chunk, bitmap, sample-d.Index.First()[chunk]); !member {
+			return target{}, nil
+		}
 	}
-	return 1
-}
-
-// positions returns the positions of the sample in an epoch's order, unsorted.
-func (s target) positions(e *shuffle.Epoch) []uint64 {
-	switch {
-	case s.never:
-		return nil
-	case s.drawn != nil:
-		return s.drawn.positions(e)
-	case s.quarantine == nil:
-		return []uint64{e.Position(s.number)}
-	case s.quarantine.Has(s.number):
-		return nil
+	q := c.quarantine
+	if q == nil {
+		return target{1, func(e *shuffle.Epoch) []uint64 { return []uint64{e.Position(sample)} }}, nil
 	}
-	out := []uint64{e.Position(s.number)}
-	for _, bad := range s.quarantine.Replaced(e.Number(), s.number) {
-		out = append(out, e.Position(bad))
-	}
-	return out
+	return target{q.Most(sample), func(e *shuffle.Epoch) (out []uint64) {
+		for _, number := range append(q.Replaced(e.Number(), sample), sample) {
+			out = append(out, e.Position(number))
+		}
+		return out
+	}}, nil
 }
