@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/millrace-data/millrace/gateway/address"
@@ -113,7 +114,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 	}
 	generations := make([]string, len(m.Sources))
 	if generation != "" {
-		if generations = m.Generations(generation); generations == nil {
+		if generations = strings.Split(generation, ","); len(generations) != len(m.Sources) {
 			return address.RefuseParameter("generation", "must list the generations of the mixture's %d sources in order, separated by commas", len(m.Sources))
 		}
 	}

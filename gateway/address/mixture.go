@@ -164,13 +164,3 @@ func (m Mixture) Name() string {
 func PlainCommas(value string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(value, "%2C", ","), "%2c", ",")
 }
-
-// Generations splits the generation of a mixture in a URL into the generations of its sources,
-// separated by commas. It returns nil if their number does not match, or if one is invalid.
-func (m Mixture) Generations(text string) []string {
-	all := strings.Split(text, ",")
-	if len(all) != len(m.Sources) || slices.ContainsFunc(all, func(s string) bool { return !IsDigest(s) }) {
-		return nil
-	}
-	return all
-}

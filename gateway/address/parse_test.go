@@ -196,12 +196,6 @@ func TestParseMixture_Refuses(t *testing.T) {
 }
 
 func TestMixture_Generations(t *testing.T) {
-	m := Mixture{Sources: make([]Source, 2)}
-	for text, want := range map[string]int{digest + "," + generation: 2, digest: 0, digest + ",x": 0, digest + "," + digest + "," + digest: 0, "": 0} {
-		if got := m.Generations(PlainCommas(strings.ReplaceAll(text, ",", "%2C"))); len(got) != want {
-			t.Errorf("%s: got %q, want %d of them", text, got, want)
-		}
-	}
 	if got := PlainCommas("a%2Cb%2cc,d"); got != "a,b,c,d" {
 		t.Errorf("got %s, want the commas", got)
 	}

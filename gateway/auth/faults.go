@@ -110,6 +110,15 @@ func enumerate(words []string, last string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
 }
 
+// each parses the elements of a list, which are mappings with known keys.
+func (f *faults) each(m fields, key, what string, parse func(fields), known ...string) {
+	for _, e := range f.elements(m, key) {
+		if one, ok := f.fields(e, what, known...); ok {
+			parse(one)
+		}
+	}
+}
+
 // elements returns the elements of a list, or none if the key is missing.
 func (f *faults) elements(m fields, key string) []*yaml.Node {
 	n := m.values[key]
@@ -129,6 +138,13 @@ func (f *faults) elements(m fields, key string) []*yaml.Node {
 func (f *faults) required(m fields, key string) (string, bool) {
 	if m.values[key] == nil {
 		f.add(m.at, "%s requires %s", m.what, key)
+	}
+	return f.optional(m, key)
+}
+
+// optional returns the scalar value of a key. ok is false if the key is missing.
+func (f *faults) optional(m fields, key string) (text string, ok bool) {
+	if m.values[key] == nil {
 		return "", false
 	}
 	return f.scalar(m.values[key], key)

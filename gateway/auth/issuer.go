@@ -17,12 +17,9 @@ type issuer struct {
 	keys *keyring
 }
 
-func (p *parser) issuer(n *yaml.Node) {
-	m, ok := p.fields(n, "an issuer", "name", "issuer", "audience", "subject", "groups")
-	if !ok {
-		return
-	}
+func (p *parser) issuer(m fields) {
 	is := issuer{subject: "sub"}
+	var ok bool
 	is.name, ok = p.name(m)
 	if _, twice := p.issuers[is.name]; ok && twice {
 		p.add(m.values["name"], "name %q is already used by another issuer", is.name)
@@ -31,12 +28,10 @@ func (p *parser) issuer(n *yaml.Node) {
 		p.issuerURL(m.values["issuer"], is.url)
 	}
 	is.audience, _ = p.required(m, "audience")
-	if at := m.values["subject"]; at != nil {
-		is.subject, _ = p.scalar(at, "subject")
+	if subject, ok := p.optional(m, "subject"); ok {
+		is.subject = subject
 	}
-	if at := m.values["groups"]; at != nil {
-		is.groups, _ = p.scalar(at, "groups")
-	}
+	is.groups, _ = p.optional(m, "groups")
 	if is.name != "" {
 		p.issuers[is.name] = m.values["groups"] != nil
 	}

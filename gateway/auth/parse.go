@@ -44,18 +44,10 @@ func (p *parser) root(n *yaml.Node) {
 	if m.values["grants"] == nil {
 		p.add(n, "an access file requires grants: without a grant no caller has rights")
 	}
-	for _, e := range p.elements(m, "tokens") {
-		p.token(e)
-	}
-	for _, e := range p.elements(m, "issuers") {
-		p.issuer(e)
-	}
-	for _, e := range p.elements(m, "grants") {
-		p.grant(e)
-	}
-	for _, e := range p.elements(m, "limits") {
-		p.limit(e)
-	}
+	p.each(m, "tokens", "a token", p.token, "name", "sha256", "expires")
+	p.each(m, "issuers", "an issuer", p.issuer, "name", "issuer", "audience", "subject", "groups")
+	p.each(m, "grants", "a grant", p.grant, "who", "datasets", "rights", "grants_sources")
+	p.each(m, "limits", "a limit", p.limit, "who", "memory", "requests")
 }
 
 // ValidName reports whether a name is valid for a token or an issuer. The same rule applies to
@@ -83,11 +75,7 @@ func (p *parser) name(m fields) (string, bool) {
 	return "", false
 }
 
-func (p *parser) token(n *yaml.Node) {
-	m, ok := p.fields(n, "a token", "name", "sha256", "expires")
-	if !ok {
-		return
-	}
+func (p *parser) token(m fields) {
 	name, named := p.name(m)
 	if named {
 		p.tokens[name] = true
@@ -96,12 +84,10 @@ func (p *parser) token(n *yaml.Node) {
 	if text, ok := p.required(m, "sha256"); ok {
 		p.digest(m.values["sha256"], text, &t)
 	}
-	if m.values["expires"] != nil {
-		if text, ok := p.scalar(m.values["expires"], "expires"); ok {
-			var err error
-			if t.expires, err = time.Parse(time.RFC3339, text); err != nil {
-				p.add(m.values["expires"], "expires %.40q: must be a time with its zone, such as 2027-01-01T00:00:00Z", text)
-			}
+	if text, ok := p.optional(m, "expires"); ok {
+		var err error
+		if t.expires, err = time.Parse(time.RFC3339, text); err != nil {
+			p.add(m.values["expires"], "expires %.40q: must be a time with its zone, such as 2027-01-01T00:00:00Z", text)
 		}
 	}
 	t.principal.token = &t.sum
@@ -127,11 +113,7 @@ func (p *parser) digest(at *yaml.Node, text string, t *token) {
 	}
 }
 
-func (p *parser) grant(n *yaml.Node) {
-	m, ok := p.fields(n, "a grant", "who", "datasets", "rights", "grants_sources")
-	if !ok {
-		return
-	}
+func (p *parser) grant(m fields) {
 	who := p.who(m, p.grantee)
 	set := p.rights(m)
 	if p.grantsSources(m) {
@@ -173,13 +155,9 @@ func (p *parser) rights(m fields) (set rights) {
 }
 
 func (p *parser) grantsSources(m fields) bool {
-	n := m.values["grants_sources"]
-	if n == nil {
-		return false
-	}
-	text, ok := p.scalar(n, "grants_sources")
+	text, ok := p.optional(m, "grants_sources")
 	if ok && text != "true" && text != "false" {
-		p.add(n, "grants_sources %.40q: must be true or false", text)
+		p.add(m.values["grants_sources"], "grants_sources %.40q: must be true or false", text)
 	}
 	return text == "true"
 }
@@ -209,29 +187,21 @@ func (p *parser) datasets(m fields, set rights) []string {
 	return all
 }
 
-func (p *parser) limit(n *yaml.Node) {
-	m, ok := p.fields(n, "a limit", "who", "memory", "requests")
-	if !ok {
-		return
-	}
+func (p *parser) limit(m fields) {
 	who := p.who(m, p.limitee)
 	var l Limits
 	if m.values["memory"] == nil && m.values["requests"] == nil {
-		p.add(n, "a limit requires memory or requests")
+		p.add(m.at, "a limit requires memory or requests")
 	}
-	if at := m.values["memory"]; at != nil {
-		if text, ok := p.scalar(at, "memory"); ok {
-			if l.Memory, ok = positive(text); !ok || l.Memory > 1 {
-				p.add(at, "memory %.40q: must be a share of the budget, above 0 and at most 1", text)
-			}
+	if text, ok := p.optional(m, "memory"); ok {
+		if l.Memory, ok = positive(text); !ok || l.Memory > 1 {
+			p.add(m.values["memory"], "memory %.40q: must be a share of the budget, above 0 and at most 1", text)
 		}
 	}
-	if at := m.values["requests"]; at != nil {
-		if text, ok := p.scalar(at, "requests"); ok {
-			number, unit := strings.CutSuffix(text, "/s")
-			if l.Requests, ok = positive(number); !ok || !unit {
-				p.add(at, "requests %.40q: must be a number per second, such as 100/s", text)
-			}
+	if text, ok := p.optional(m, "requests"); ok {
+		number, unit := strings.CutSuffix(text, "/s")
+		if l.Requests, ok = positive(number); !ok || !unit {
+			p.add(m.values["requests"], "requests %.40q: must be a number per second, such as 100/s", text)
 		}
 	}
 	for _, name := range who {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -52,8 +53,8 @@ type Catalog[E Entry[E]] struct {
 	byName  map[string]*openEntry[E]
 	byKey   map[key]*openEntry[E]
 	gone    map[key]failure
-	busy    map[string]chan struct{} // names with a generation being opened; closed when done
-	timer   *time.Timer              // timer of the next sweep; nil: none
+	turns   map[string]*semaphore.Weighted // by name, held while a generation is opened
+	timer   *time.Timer                    // timer of the next sweep; nil: none
 }
 
 type key struct{ name, generation string }
@@ -84,7 +85,7 @@ type failure struct {
 // time.
 func New[E Entry[E]](open Opener[E], passing func(error) bool) *Catalog[E] {
 	return &Catalog[E]{
-		open: open, passing: passing, byName: map[string]*openEntry[E]{}, byKey: map[key]*openEntry[E]{}, gone: map[key]failure{}, busy: map[string]chan struct{}{},
+		open: open, passing: passing, byName: map[string]*openEntry[E]{}, byKey: map[key]*openEntry[E]{}, gone: map[key]failure{}, turns: map[string]*semaphore.Weighted{},
 	}
 }
 
@@ -268,42 +269,27 @@ func (c *Catalog[E]) leave(h *openEntry[E], now time.Time) {
 	}
 }
 
-// begin waits until no other generation of a name is being opened. Requests for invented
+// turn returns the lock of a name, for opening one generation at a time. Requests for invented
 // generations therefore cost one store request at a time, and a hanging store blocks only its own
 // datasets.
-func (c *Catalog[E]) begin(ctx context.Context, name string) (end func(), err error) {
-	for {
-		c.mu.Lock()
-		other := c.busy[name]
-		if other == nil {
-			own := make(chan struct{})
-			c.busy[name] = own
-			c.mu.Unlock()
-			return func() {
-				c.mu.Lock()
-				delete(c.busy, name)
-				c.mu.Unlock()
-				close(own)
-			}, nil
-		}
-		c.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+func (c *Catalog[E]) turn(name string) *semaphore.Weighted {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[name] == nil {
+		c.turns[name] = semaphore.NewWeighted(1)
 	}
+	return c.turns[name]
 }
 
 // bring opens a generation for all waiting callers.
 func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
-	end, err := c.begin(ctx, k.name)
-	if err != nil {
+	turn := c.turn(k.name)
+	if err := turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer end()
+	defer turn.Release(1)
 	e, err := c.open(ctx, k.name, k.generation)
 	now := time.Now()
 	c.mu.Lock()

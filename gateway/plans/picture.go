@@ -25,10 +25,13 @@ const (
 
 // Rectangle is the part of an epoch that a picture shows, with its resolution.
 type Rectangle struct {
-	From, To           uint64 // batches; To is excluded
-	FromChunk, ToChunk uint64 // chunks or places, depending on Axis; ToChunk is excluded
-	Columns, Rows      uint64 // at most the number of batches and chunks
-	Axis               string
+	Axis      string `json:"axis"`
+	From      uint64 `json:"from"`
+	To        uint64 `json:"to"`         // first batch after the rectangle
+	FromChunk uint64 `json:"from_chunk"` // a chunk or place, depending on Axis
+	ToChunk   uint64 `json:"to_chunk"`   // first chunk or place after the rectangle
+	Columns   uint64 `json:"columns"`    // at most the number of batches
+	Rows      uint64 `json:"rows"`       // at most the number of chunks
 
 	toGiven bool // To is set; otherwise it is the end of the epoch, which depends on the plan
 }
@@ -106,16 +109,10 @@ type Picture struct {
 	Batches    uint64   `json:"batches"` // batches in the epoch
 	Samples    uint64   `json:"samples"` // samples in the epoch
 	Chunks     int      `json:"chunks"`  // chunks in the dataset
-	Axis       string   `json:"axis"`
-	From       uint64   `json:"from"` // the fields from From to Rows are those of the Rectangle
-	To         uint64   `json:"to"`
-	FromChunk  uint64   `json:"from_chunk"`
-	ToChunk    uint64   `json:"to_chunk"`
-	Columns    uint64   `json:"columns"`
-	Rows       uint64   `json:"rows"`
-	Exact      bool     `json:"exact"` // LookedAt equals OutOf
-	LookedAt   uint64   `json:"looked_at"`
-	OutOf      uint64   `json:"out_of"` // total positions of the batches, or samples of the chunks, depending on the examined kind
+	Rectangle
+	Exact    bool   `json:"exact"` // LookedAt equals OutOf
+	LookedAt uint64 `json:"looked_at"`
+	OutOf    uint64 `json:"out_of"` // total positions of the batches, or samples of the chunks, depending on the examined kind
 
 	// Cells has for each column the number of samples per row, from the first row. A negative
 	// number -n means n rows without samples. Rows after the last number have none.
@@ -167,7 +164,7 @@ func (p *Plans) Picture(ctx context.Context, held *Holds, d *Dataset, b address.
 	}
 	out := Picture{
 		Dataset: d.Name(), Epoch: b.Epoch, Parameters: newPlanInfo(d, b.Plan), Batches: b.Batching().Batches(), Samples: b.Samples, Chunks: d.Index.Chunks(),
-		Axis: r.Axis, From: r.From, To: r.To, FromChunk: r.FromChunk, ToChunk: r.ToChunk, Columns: r.Columns, Rows: r.Rows,
+		Rectangle: r,
 	}
 	c := newCanvas(reading, b, r)
 	if err := c.draw(ctx); err != nil {

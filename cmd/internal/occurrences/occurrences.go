@@ -147,12 +147,15 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 	if err != nil {
 		return a, err
 	}
-	all := plans.New(keptPlans, unlimitedMemory{})
+	all := plans.New(unlimitedMemory{})
+	all.Allow(keptPlans)
 	defer func() { err = errors.Join(err, all.Close()) }()
+	var held plans.Holds
+	defer held.Drop()
 	if err := all.Complete(ctx, d, &sought.Plan); err != nil {
 		return a, err
 	}
-	if a.Occurrences, err = all.Occurrences(ctx, d, sought.Plan, n, sought.In); err != nil || !sought.Ranked {
+	if a.Occurrences, err = all.Occurrences(ctx, &held, d, sought.Plan, n, sought.In); err != nil || !sought.Ranked {
 		return a, err
 	}
 	return a, body.NewPool().AddRanks(ctx, all, d, sought.Plan, a.Occurrences)
