@@ -135,11 +135,8 @@ func (g *Gateway) getStats(x *exchange) error {
 	if g.cfg.Readers != nil {
 		readers = append(readers, g.cfg.Readers()...)
 	}
-	look := bottleneck.Snapshot{At: time.Now(), Counters: counters, Ranks: ranks(readers), Address: g.addressOf}
-	finding, recent := g.metrics.looks.Find(look, g.started)
-	for i, r := range recent { // the ranks' figures and the sentence cover the same period
-		readers[i].WaitingShare, readers[i].ThinkMS = r.Waiting, float64(r.Think.Microseconds())/1000
-	}
+	look := bottleneck.Snapshot{At: time.Now(), Counters: counters, Ranks: readers, Address: g.addressOf}
+	finding := g.metrics.looks.Find(look, g.started)
 	answer := stats.Answer{Version: g.cfg.Version, Counters: counters, Limits: finding}
 	if form == "jobs" {
 		answer.Jobs = stats.Jobs(readers)

@@ -1,11 +1,6 @@
 package gateway
 
-import (
-	"time"
-
-	"github.com/millrace-data/millrace/gateway/bottleneck"
-	"github.com/millrace-data/millrace/gateway/stats"
-)
+import "github.com/millrace-data/millrace/gateway/stats"
 
 // readerStats returns totals over all readers. A metric per rank of each job would be too many
 // metrics.
@@ -22,17 +17,4 @@ func readerStats(rs []stats.Reader) []Stat {
 		{Name: "readers_most_batches_behind", Help: "Batches between the slowest rank and the fastest rank of its job, at most over jobs.", Value: behind},
 		{Name: "readers_most_waiting_share", Help: "Largest recent share of time that one rank waited for data.", Value: waiting},
 	}
-}
-
-// ranks returns the readers in the form that package bottleneck analyses.
-func ranks(rs []stats.Reader) []bottleneck.Rank {
-	duration := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
-	out := make([]bottleneck.Rank, len(rs))
-	for i, r := range rs {
-		out[i] = bottleneck.Rank{
-			Job: r.Job, Rank: r.Rank, Spent: r.Spent, Think: duration(r.ThinkMS / 1000), Rate: r.SamplesPerSecond,
-			Behind: r.BatchesBehind, Idle: duration(r.IdleSeconds),
-		}
-	}
-	return out
 }

@@ -17,25 +17,8 @@ const Processor = "process_cpu_seconds_total"
 type Snapshot struct {
 	At       time.Time
 	Counters map[string]float64 // by name in /v1/stats, with labels
-	Ranks    []Rank
+	Ranks    []stats.Reader
 	Address  func(dataset string) string // returns the address of a dataset's shards for a command line, or "" if unknown; nil: unknown
-}
-
-// Rank is one rank of one job.
-type Rank struct {
-	stats.Job
-	Rank   uint64
-	Spent  stats.RankTimes // since the first request of the rank
-	Think  time.Duration   // mean time from the end of a response to the next request, over the last half minute
-	Rate   float64         // samples per second in the last half minute
-	Behind uint64          // batches behind the fastest rank of the job
-	Idle   time.Duration   // since the last request of the rank
-}
-
-// Recent holds the figures of one rank between two snapshots.
-type Recent struct {
-	Waiting float64       // share of the time that the rank waited for bytes, 0 to 1
-	Think   time.Duration // mean time from the end of a response to the next request
 }
 
 const (
@@ -55,10 +38,10 @@ type History struct {
 	snapshots []Snapshot // guarded by mu; the first snapshot is the start of the gateway
 }
 
-// Find returns the current bottleneck, and the figures of each of now.Ranks over the same period.
-// It compares now with the latest snapshot that is at least leastApart older, otherwise with the
+// Find returns the current bottleneck. It sets ThinkMS and WaitingShare of each of now.Ranks to their
+// values over the same period. It compares now with the latest snapshot that is at least leastApart older, otherwise with the
 // oldest snapshot. The initial snapshot is the start of the gateway, when all counters were zero.
-func (h *History) Find(now Snapshot, began time.Time) (stats.Finding, []Recent) {
+func (h *History) Find(now Snapshot, began time.Time) stats.Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.snapshots) == 0 {
@@ -71,6 +54,5 @@ func (h *History) Find(now Snapshot, began time.Time) (stats.Finding, []Recent) 
 	if now.At.Sub(h.snapshots[len(h.snapshots)-1].At) >= each {
 		h.snapshots = append(h.snapshots, now)
 	}
-	c := between(before, now)
-	return find(c), c.recent
+	return find(between(before, now))
 }

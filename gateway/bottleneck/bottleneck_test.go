@@ -2,7 +2,6 @@ package bottleneck
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +15,10 @@ const period = 10
 
 // rank is one of two ranks of a job. It waits for the given shares of the period. Otherwise it
 // computes for think between two batches.
-func rank(number uint64, planning, bytes, sending float64, think time.Duration) Rank {
+func rank(number uint64, planning, bytes, sending float64, think time.Duration) stats.Reader {
 	batches := uint64(period * (1 - planning - bytes - sending) / think.Seconds())
-	return Rank{
-		Job: stats.Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "window", Window: 64}, BatchSize: 32, WorldSize: 2}, Rank: number, Think: think, Rate: 100,
+	return stats.Reader{
+		Job: stats.Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "window", Window: 64}, BatchSize: 32, WorldSize: 2}, Rank: number, ThinkMS: 1000 * think.Seconds(), SamplesPerSecond: 100,
 		Spent: stats.RankTimes{All: period, Planning: period * planning, Bytes: period * bytes, Sending: period * sending, Pauses: float64(batches) * think.Seconds(), Paused: batches},
 	}
 }
@@ -42,28 +41,28 @@ const (
 // situations returns for each rule a snapshot in which it applies: the increase of the counters in
 // the period, and the ranks.
 func situations() map[string]Snapshot {
-	waiting := []Rank{rank(0, .02, .8, .08, fast), rank(1, 0, .5, 0, fast)}
-	slow := []Rank{rank(0, 0, .1, 0, 5*time.Millisecond), rank(1, 0, .01, 0, 500*time.Millisecond)}
-	slow[1].Behind = 20
+	waiting := []stats.Reader{rank(0, .02, .8, .08, fast), rank(1, 0, .5, 0, fast)}
+	slow := []stats.Reader{rank(0, 0, .1, 0, 5*time.Millisecond), rank(1, 0, .01, 0, 500*time.Millisecond)}
+	slow[1].BatchesBehind = 20
 	idle := rank(0, 0, 0, 0, fast)
-	idle.Idle = time.Minute
+	idle.IdleSeconds = 60
 	planned, taken := rank(0, .8, .1, .05, fast), rank(0, .1, .1, .4, fast)
 	return map[string]Snapshot{
-		"nobody":      {Ranks: []Rank{idle}},
+		"nobody":      {Ranks: []stats.Reader{idle}},
 		"memory":      {Ranks: waiting, Counters: map[string]float64{"millrace_budget_refused_total": 3, "millrace_budget_bytes": 32e6, "millrace_budget_pinned_bytes": 31e6}},
 		"store-fails": {Ranks: waiting, Counters: map[string]float64{"millrace_store_errors_throttled_total": 7, "millrace_store_requests_total": 40}},
 		"peers":       {Ranks: waiting, Counters: map[string]float64{"millrace_peer_failed_total": 3, "millrace_peer_reads_total": 40, "millrace_cluster_members_ejected": 1}},
 		"rank":        {Ranks: slow},
-		"readers":     {Ranks: []Rank{rank(0, .03, .1, .03, time.Second), rank(1, 0, .2, 0, 2*time.Second)}},
+		"readers":     {Ranks: []stats.Reader{rank(0, .03, .1, .03, time.Second), rank(1, 0, .2, 0, 2*time.Second)}},
 		"cache":       {Ranks: waiting, Counters: map[string]float64{"millrace_cache_expected_evictions_total": 20, "millrace_cache_loads_total": 100, tier("store"): 9}},
 		"store": {Ranks: waiting, Counters: map[string]float64{
 			stored: 480e6, `millrace_store_reads_total{dataset="photos"}`: 60, open: 4, tier("store"): 9, "millrace_budget_bytes": 64 << 20,
 		}},
 		"disk":     {Ranks: waiting, Counters: map[string]float64{"millrace_disk_hit_bytes_total": 480e6, tier("disk"): 9, tier("store"): 1}},
 		"peer":     {Ranks: waiting, Counters: map[string]float64{tier("peer"): 9, tier("store"): 1}},
-		"network":  {Ranks: []Rank{taken}, Counters: map[string]float64{phase("send"): 9, sent: 1e9, Processor: .5}},
-		"planning": {Ranks: []Rank{planned}, Counters: map[string]float64{phase("locate"): 7, phase("plan"): 1, phase("edge"): 2}},
-		"gateway":  {Ranks: []Rank{taken}, Counters: map[string]float64{"millrace_readers_samples_per_second": 1e5, phase("send"): 9, sent: 1e9, Processor: 4}},
+		"network":  {Ranks: []stats.Reader{taken}, Counters: map[string]float64{phase("send"): 9, sent: 1e9, Processor: .5}},
+		"planning": {Ranks: []stats.Reader{planned}, Counters: map[string]float64{phase("locate"): 7, phase("plan"): 1, phase("edge"): 2}},
+		"gateway":  {Ranks: []stats.Reader{taken}, Counters: map[string]float64{"millrace_readers_samples_per_second": 1e5, phase("send"): 9, sent: 1e9, Processor: 4}},
 	}
 }
 
@@ -167,7 +166,7 @@ func TestFind_BlamesOpenReads(t *testing.T) {
 		"far below the limit":    {map[string]float64{open: 3, limit: 2e5, stored: 9e5}, "store", "for data."},
 		"other gateways":         {map[string]float64{"millrace_cluster_members": 2}, "peer", "other gateways"},
 	} {
-		now := Snapshot{At: time.Unix(period, 0), Ranks: []Rank{rank(0, 0, 1, 0, fast)}, Counters: c.counters}
+		now := Snapshot{At: time.Unix(period, 0), Ranks: []stats.Reader{rank(0, 0, 1, 0, fast)}, Counters: c.counters}
 		if got := find(between(Snapshot{At: time.Unix(0, 0)}, now)); got.Code != c.code || !strings.Contains(got.Sentence, c.says) {
 			t.Errorf("%s: got %+v, want %s with %q", name, got, c.code, c.says)
 		}
@@ -180,35 +179,35 @@ func TestFind_BlamesOpenReads(t *testing.T) {
 func TestRanksThatStandStill(t *testing.T) {
 	at := time.Unix(1000, 0)
 	reads, stopped, ended := rank(0, 0, .1, 0, fast), rank(1, 0, 0, 0, fast), rank(0, 0, 0, 0, fast)
-	ended.Seed, ended.Idle, ended.Spent = 7, 40*time.Second, stats.RankTimes{}
-	before := Snapshot{At: at.Add(-period * time.Second), Ranks: []Rank{stopped}}
+	ended.Seed, ended.IdleSeconds, ended.Spent = 7, 40, stats.RankTimes{}
+	before := Snapshot{At: at.Add(-period * time.Second), Ranks: []stats.Reader{stopped}}
 	stopped.Spent.All += period
-	stopped.Behind, stopped.Idle = 400, 12*time.Second
-	got := find(between(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}}))
+	stopped.BatchesBehind, stopped.IdleSeconds = 400, 12
+	got := find(between(before, Snapshot{At: at, Ranks: []stats.Reader{reads, stopped}}))
 	if got.Code != "rank" || !strings.Contains(got.Sentence, "requested nothing for 12s") {
 		t.Errorf("a rank that stopped: got %+v", got)
 	}
 	pauses := reads
-	pauses.Idle = 12 * time.Second
-	if got := find(between(before, Snapshot{At: at, Ranks: []Rank{pauses, stopped}})); got.Code != "readers" {
+	pauses.IdleSeconds = 12
+	if got := find(between(before, Snapshot{At: at, Ranks: []stats.Reader{pauses, stopped}})); got.Code != "readers" {
 		t.Errorf("a job that has stopped: got %+v, want readers", got)
 	}
-	before = Snapshot{At: before.At, Ranks: []Rank{stopped}}
-	stopped.Idle, stopped.Think = 0, time.Second
+	before = Snapshot{At: before.At, Ranks: []stats.Reader{stopped}}
+	stopped.IdleSeconds, stopped.ThinkMS = 0, 1000
 	stopped.Spent.All, stopped.Spent.Pauses, stopped.Spent.Paused = stopped.Spent.All+period, stopped.Spent.Pauses+period, stopped.Spent.Paused+900
-	if got := find(between(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}})); got.Code != "readers" {
+	if got := find(between(before, Snapshot{At: at, Ranks: []stats.Reader{reads, stopped}})); got.Code != "readers" {
 		t.Errorf("a rank that goes on: got %+v, want readers", got)
 	}
-	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{ended, reads}})); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
+	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []stats.Reader{ended, reads}})); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
 		t.Errorf("beside a job that has ended: got %+v, want readers, and 10ms", got)
 	}
-	ended.Think = time.Second
-	if got := find(between(Snapshot{At: at.Add(-5 * time.Minute)}, Snapshot{At: at, Ranks: []Rank{ended, reads}})); !strings.Contains(got.Sentence, "10ms") {
+	ended.ThinkMS = 1000
+	if got := find(between(Snapshot{At: at.Add(-5 * time.Minute)}, Snapshot{At: at, Ranks: []stats.Reader{ended, reads}})); !strings.Contains(got.Sentence, "10ms") {
 		t.Errorf("compared with a time before that job ended: got %+v, want 10ms", got)
 	}
 	waits := rank(0, 0, 1, 0, fast)
-	waits.Idle = 2 * time.Minute
-	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{waits}, Counters: map[string]float64{tier("store"): 1}})); got.Code != "store" {
+	waits.IdleSeconds = 120
+	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []stats.Reader{waits}, Counters: map[string]float64{tier("store"): 1}})); got.Code != "store" {
 		t.Errorf("a rank that waits for two minutes: got %+v, want store", got)
 	}
 }
@@ -227,10 +226,10 @@ func TestRanksInStep(t *testing.T) {
 		"all alike":                 {[]uint64{1, 0, 1}, "takes longest"},
 		"one alone":                 {[]uint64{9}, "takes longest"},
 	} {
-		var all []Rank
+		var all []stats.Reader
 		for i, behind := range c.behind {
 			r := rank(uint64(i), 0, .01, 0, 300*time.Millisecond)
-			r.Behind = behind
+			r.BatchesBehind = behind
 			all = append(all, r)
 		}
 		if got := find(between(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all})); got.Code != "readers" || !strings.Contains(got.Sentence, c.want) {
@@ -241,11 +240,11 @@ func TestRanksInStep(t *testing.T) {
 
 // TestManyRanks: a slow rank is found among the maximum number of ranks that a gateway tracks.
 func TestManyRanks(t *testing.T) {
-	var all []Rank
+	var all []stats.Reader
 	for i := range uint64(4096) {
 		all = append(all, rank(i, 0, .1, 0, fast))
 	}
-	all[4000].Behind, all[4000].Spent.Paused = 20, 3
+	all[4000].BatchesBehind, all[4000].Spent.Paused = 20, 3
 	if got := find(between(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all})); got.Code != "rank" || !strings.Contains(got.Sentence, "Rank 4000 ") {
 		t.Errorf("got %+v, want rank 4000", got)
 	}
@@ -260,7 +259,7 @@ func TestWhatIsCompared(t *testing.T) {
 		{2, 2}, {3, 3}, {3.5, 3.5}, {6.9, 6.9}, {7, 5}, {8, 5}, {8.1, 5.1}, {9.4, 6.4}, {14.5, 5.1}, {300, 285.5}, {300.1, 285.6}, {301, 286.5}, {305, 5},
 	} {
 		at := began.Add(time.Duration(step.at * float64(time.Second)))
-		if got, _ := h.Find(Snapshot{At: at, Counters: map[string]float64{}}, began); fmt.Sprintf("%.1f", got.Seconds) != fmt.Sprintf("%.1f", step.want) {
+		if got := h.Find(Snapshot{At: at, Counters: map[string]float64{}}, began); fmt.Sprintf("%.1f", got.Seconds) != fmt.Sprintf("%.1f", step.want) {
 			t.Errorf("at %v s: got %.2f s, want %v", step.at, got.Seconds, step.want)
 		}
 		if len(h.snapshots) > 7 {
@@ -279,7 +278,7 @@ func TestManyAskers(t *testing.T) {
 		if n%10 != 0 && n%10 != 1 && n%20 != 3 { // the second page calls just after the first one
 			continue
 		}
-		got, _ := h.Find(Snapshot{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
+		got := h.Find(Snapshot{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
 		if least := min(5, float64(n)/10); got.Seconds < least || got.Seconds > least+2 {
 			t.Errorf("at %.1f s: got %.1f s looked at, want %v to %v", at, got.Seconds, least, least+2)
 		}
@@ -291,12 +290,14 @@ func TestManyAskers(t *testing.T) {
 func TestHistory_FindGivesEachRankItsFigures(t *testing.T) {
 	var h History
 	began, calm, waits := time.Unix(0, 0), rank(0, 0, 0, 0, fast), rank(1, .1, .6, .1, 20*time.Millisecond)
-	h.Find(Snapshot{At: began.Add(period * time.Second), Ranks: []Rank{calm, waits}}, began)
-	calm.Think = time.Second
+	h.Find(Snapshot{At: began.Add(period * time.Second), Ranks: []stats.Reader{calm, waits}}, began)
+	calm.ThinkMS = 1000
 	waits.Spent.All, waits.Spent.Bytes = waits.Spent.All+period, waits.Spent.Bytes+2
 	waits.Spent.Pauses, waits.Spent.Paused = waits.Spent.Pauses+3, waits.Spent.Paused+100
-	finding, recent := h.Find(Snapshot{At: began.Add(2 * period * time.Second), Ranks: []Rank{calm, waits}}, began)
-	if want := []Recent{{0, time.Second}, {.2, 30 * time.Millisecond}}; finding.Seconds != period || !slices.Equal(recent, want) {
+	ranks := []stats.Reader{calm, waits}
+	finding := h.Find(Snapshot{At: began.Add(2 * period * time.Second), Ranks: ranks}, began)
+	recent := [4]float64{ranks[0].WaitingShare, ranks[0].ThinkMS, ranks[1].WaitingShare, ranks[1].ThinkMS}
+	if want := [4]float64{0, 1000, .2, 30}; finding.Seconds != period || recent != want {
 		t.Errorf("got %v s and %v, want %v s and %v", finding.Seconds, recent, period, want)
 	}
 }

@@ -29,33 +29,34 @@ const (
 
 // reader is the activity of a rank between two snapshots.
 type reader struct {
-	Rank
+	stats.Reader
 	waits [causes]float64 // shares of its time, 0 to 1
 	// time from the end of a response to the next request; an earlier value if the rank made no
 	// request between the snapshots
 	think time.Duration
-	asked bool // the rank made a request between the snapshots, and its next one is not overdue, as after the end of a job
+	idle  time.Duration // since its last request
+	asked bool          // the rank made a request between the snapshots, and its next one is not overdue, as after the end of a job
 }
 
 // waiting returns the share of its time that a reader waits for the gateway.
 func (r *reader) waiting() float64 { return min(r.waits[planning]+r.waits[bytes]+r.waits[sending], 1) }
 
 func (r *reader) String() string {
-	return fmt.Sprintf("Rank %d of %d of %s", r.Rank.Rank, r.WorldSize, cmp.Or(r.Dataset, "the default dataset"))
+	return fmt.Sprintf("Rank %d of %d of %s", r.Rank, r.WorldSize, cmp.Or(r.Dataset, "the default dataset"))
 }
 
 // since returns the activity of a rank after an earlier snapshot, whose times are zero for a new
 // rank.
-func (r Rank) since(before stats.RankTimes, seconds float64) reader {
+func since(r stats.Reader, before stats.RankTimes, seconds float64) reader {
 	s := r.Spent
-	out := reader{Rank: r, think: r.Think}
+	out := reader{Reader: r, think: time.Duration(r.ThinkMS * float64(time.Millisecond)), idle: time.Duration(r.IdleSeconds * float64(time.Second))}
 	if all := s.All - before.All; all > 0 {
 		out.waits = [causes]float64{(s.Planning - before.Planning) / all, (s.Bytes - before.Bytes) / all, (s.Sending - before.Sending) / all}
 	}
 	if n := s.Paused - before.Paused; n > 0 {
 		out.think = time.Duration((s.Pauses - before.Pauses) / float64(n) * float64(time.Second))
 	}
-	out.asked = r.Idle.Seconds() < seconds && r.Idle < max(leastApart, overdue*out.think)
+	out.asked = r.IdleSeconds < seconds && out.idle < max(leastApart, overdue*out.think)
 	return out
 }
 
@@ -64,7 +65,6 @@ type change struct {
 	before, now Snapshot
 	readers     []reader // ranks with a request in the last minute, or waiting for a response
 	longest     *reader  // reader with the largest share of waiting; nil: no readers
-	recent      []Recent // figures of all ranks, in the order of now.Ranks
 }
 
 func between(before, now Snapshot) *change {
@@ -77,14 +77,15 @@ func between(before, now Snapshot) *change {
 	for _, r := range before.Ranks {
 		spent[key{r.Job, r.Rank}] = r.Spent
 	}
-	for _, r := range now.Ranks {
+	for i := range now.Ranks {
+		r := &now.Ranks[i]
 		earlier := spent[key{r.Job, r.Rank}]
 		if earlier.All > r.Spent.All {
 			earlier = stats.RankTimes{} // the gateway dropped the rank's state before the rank returned
 		}
-		x := r.since(earlier, c.seconds())
-		c.recent = append(c.recent, Recent{Waiting: min(x.waits[bytes], 1), Think: x.think})
-		if r.Idle < reads || x.waiting() > 0 {
+		x := since(*r, earlier, c.seconds())
+		r.WaitingShare, r.ThinkMS = min(x.waits[bytes], 1), float64(x.think.Microseconds())/1000
+		if x.idle < reads || x.waiting() > 0 {
 			c.readers = append(c.readers, x)
 		}
 	}

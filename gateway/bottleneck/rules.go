@@ -146,8 +146,8 @@ func (c *change) usual() (think, quiet map[stats.Job]time.Duration) {
 	thinks := map[stats.Job][]time.Duration{}
 	think, quiet = map[stats.Job]time.Duration{}, map[stats.Job]time.Duration{}
 	for _, r := range c.readers {
-		if thinks[r.Job] == nil || r.Idle < quiet[r.Job] {
-			quiet[r.Job] = r.Idle
+		if thinks[r.Job] == nil || r.idle < quiet[r.Job] {
+			quiet[r.Job] = r.idle
 		}
 		thinks[r.Job] = append(thinks[r.Job], r.think)
 	}
@@ -161,16 +161,16 @@ func (c *change) usual() (think, quiet map[stats.Job]time.Duration) {
 func slowRank(c *change) (sentence, cure string) {
 	usual, quiet := c.usual()
 	for _, r := range c.readers {
-		others, rests := usual[r.Job], r.Idle-quiet[r.Job] // in a job without recent requests no rank is slow
-		if r.waiting() > waits || r.Behind < behind || max(r.think, rests) <= late*others {
+		others, rests := usual[r.Job], r.idle-quiet[r.Job] // in a job without recent requests no rank is slow
+		if r.waiting() > waits || r.BatchesBehind < behind || max(r.think, rests) <= late*others {
 			continue
 		}
 		does := fmt.Sprintf("takes %v between batches", r.think.Round(time.Millisecond))
 		if rests > r.think {
-			does = fmt.Sprintf("requested nothing for %v", r.Idle.Round(time.Millisecond))
+			does = fmt.Sprintf("requested nothing for %v", r.idle.Round(time.Millisecond))
 		}
 		return fmt.Sprintf("%s is slow: it %s, the other ranks of its job take %v. It waits %s of its time, and is %d batches behind.",
-			&r, does, others.Round(time.Millisecond), share(r.waiting()), r.Behind), "check its decoding, its transforms, its training step and its machine: the gateway answers it in time"
+			&r, does, others.Round(time.Millisecond), share(r.waiting()), r.BatchesBehind), "check its decoding, its transforms, its training step and its machine: the gateway answers it in time"
 	}
 	return "", ""
 }
@@ -211,16 +211,16 @@ func (c *change) straggler() (r *reader, after uint64) {
 		switch {
 		case h.ranks == 0:
 			h.r = x
-		case x.Behind > h.r.Behind:
-			h.r, h.next = x, h.r.Behind
+		case x.BatchesBehind > h.r.BatchesBehind:
+			h.r, h.next = x, h.r.BatchesBehind
 		default:
-			h.next = max(h.next, x.Behind)
+			h.next = max(h.next, x.BatchesBehind)
 		}
 		h.ranks++
 		jobs[x.Job] = h
 	}
 	for _, h := range jobs {
-		if behind := h.r.Behind - h.next; h.ranks > 1 && h.r.asked && behind >= apart && behind > after {
+		if behind := h.r.BatchesBehind - h.next; h.ranks > 1 && h.r.asked && behind >= apart && behind > after {
 			r, after = h.r, behind
 		}
 	}

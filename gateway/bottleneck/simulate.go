@@ -21,7 +21,7 @@ func (c *change) simulate(disk bool) string {
 	rate, known := 0.0, 0.0 // rate of the ranks that read from this gateway, without their waits
 	for _, r := range c.readers {
 		if r.Job == job {
-			rate += r.Rate / max(1-r.waiting(), 0.01)
+			rate += r.SamplesPerSecond / max(1-r.waiting(), 0.01)
 			known++
 		}
 	}

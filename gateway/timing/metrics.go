@@ -21,28 +21,23 @@ type Metrics struct {
 	requests, bytes, phases, tierBytes, tierSeconds *prometheus.CounterVec
 	seconds, waited                                 *prometheus.HistogramVec
 
-	mu     sync.RWMutex
-	routes map[routeKey]*routeSeries
-	sets   map[string]*datasetSeries
+	mu     sync.RWMutex // guards the fields below
+	series map[seriesKey]*series
+	labels map[string]bool // datasets with their own labels
 }
 
-type routeKey struct {
+type seriesKey struct {
 	route, dataset string
 	status         int
 }
 
-// routeSeries caches the series of one route, dataset and status. Looking up a series by its labels
+// series caches the series of one route, dataset and status. Looking up a series by its labels
 // takes longer than counting.
-type routeSeries struct {
+type series struct {
 	requests, bytes prometheus.Counter
 	seconds, waited prometheus.Observer
-}
-
-// datasetSeries caches the series of one dataset.
-type datasetSeries struct {
-	name   string // value of the label
-	phases [count]prometheus.Counter
-	tiers  map[string]tierSeries
+	phases          [count]prometheus.Counter
+	tiers           map[string]tierSeries
 }
 
 type tierSeries struct{ bytes, seconds prometheus.Counter }
@@ -69,8 +64,8 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 		phases:      counter("http_phase_seconds_total", "Time of requests by phase; the phases add up to the whole time.", "phase", "dataset"),
 		tierBytes:   counter("tier_bytes_total", "Bytes of batches by the tier that provided them.", "tier", "dataset"),
 		tierSeconds: counter("tier_wait_seconds_total", "Time that requests waited for each tier.", "tier", "dataset"),
-		routes:      map[routeKey]*routeSeries{},
-		sets:        map[string]*datasetSeries{},
+		series:      map[seriesKey]*series{},
+		labels:      map[string]bool{},
 	}
 }
 
@@ -87,19 +82,18 @@ type Request struct {
 
 // Observe counts a request.
 func (m *Metrics) Observe(r Request, record *Record) {
-	set := m.dataset(r.Dataset)
-	route := m.route(routeKey{r.Route, set.name, r.Status})
-	route.requests.Inc()
-	observe(route.seconds, r.Took, r.Trace)
+	s := m.of(seriesKey{r.Route, r.Dataset, r.Status})
+	s.requests.Inc()
+	observe(s.seconds, r.Took, r.Trace)
 	if r.Waited > 0 {
-		observe(route.waited, r.Waited, r.Trace)
+		observe(s.waited, r.Waited, r.Trace)
 	}
-	route.bytes.Add(float64(r.Bytes))
-	record.Each(func(p Phase, d time.Duration) { set.phases[p].Add(d.Seconds()) })
+	s.bytes.Add(float64(r.Bytes))
+	record.Each(func(p Phase, d time.Duration) { s.phases[p].Add(d.Seconds()) })
 	for _, t := range record.Tiers {
-		if series, ok := set.tiers[t.Tier]; ok {
-			series.bytes.Add(float64(t.Bytes))
-			series.seconds.Add(t.Wait.Seconds())
+		if tier, ok := s.tiers[t.Tier]; ok {
+			tier.bytes.Add(float64(t.Bytes))
+			tier.seconds.Add(t.Wait.Seconds())
 		}
 	}
 }
@@ -113,49 +107,34 @@ func observe(h prometheus.Observer, d time.Duration, trace string) {
 	h.Observe(d.Seconds())
 }
 
-// route returns the series of a route, dataset label and status.
-func (m *Metrics) route(key routeKey) *routeSeries {
+// of returns the series of a key. Datasets beyond maxNamed share the label "other".
+func (m *Metrics) of(key seriesKey) *series {
 	m.mu.RLock()
-	s := m.routes[key]
+	s := m.series[key]
 	m.mu.RUnlock()
 	if s != nil {
 		return s
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s = &routeSeries{
-		requests: m.requests.WithLabelValues(key.route, strconv.Itoa(key.status), key.dataset),
-		bytes:    m.bytes.WithLabelValues(key.route, key.dataset),
-		seconds:  m.seconds.WithLabelValues(key.route, key.dataset),
-		waited:   m.waited.WithLabelValues(key.route, key.dataset),
-	}
-	m.routes[key] = s
-	return s
-}
-
-// dataset returns the series of a dataset. Datasets beyond maxNamed share the label "other".
-func (m *Metrics) dataset(name string) *datasetSeries {
-	m.mu.RLock()
-	s := m.sets[name]
-	m.mu.RUnlock()
-	if s != nil {
-		return s
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.sets) >= maxNamed {
+	name := key.dataset
+	if !m.labels[name] && len(m.labels) >= maxNamed {
 		name = "other"
 	}
-	if s = m.sets[name]; s != nil {
-		return s
+	m.labels[name] = true
+	s = &series{
+		requests: m.requests.WithLabelValues(key.route, strconv.Itoa(key.status), name),
+		bytes:    m.bytes.WithLabelValues(key.route, name),
+		seconds:  m.seconds.WithLabelValues(key.route, name),
+		waited:   m.waited.WithLabelValues(key.route, name),
+		tiers:    map[string]tierSeries{},
 	}
-	s = &datasetSeries{name: name, tiers: map[string]tierSeries{}}
 	for p := range count {
 		s.phases[p] = m.phases.WithLabelValues(p.String(), name)
 	}
 	for _, tier := range []string{"memory", "disk", "peer", "store"} {
 		s.tiers[tier] = tierSeries{m.tierBytes.WithLabelValues(tier, name), m.tierSeconds.WithLabelValues(tier, name)}
 	}
-	m.sets[name] = s
+	m.series[key] = s
 	return s
 }

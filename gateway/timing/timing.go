@@ -3,7 +3,6 @@
 package timing
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"time"
@@ -144,7 +143,7 @@ func (r *Record) ServerTiming() string {
 		}
 		b = append(b, name...)
 		b = append(b, ";dur="...)
-		b = appendMilliseconds(b, d)
+		b = strconv.AppendFloat(b, Milliseconds(d), 'f', -1, 64)
 	}
 	now := time.Since(r.start)
 	for p, d := range r.phases {
@@ -159,18 +158,6 @@ func (r *Record) ServerTiming() string {
 		add(t.Tier, t.Wait)
 	}
 	return string(b)
-}
-
-// appendMilliseconds appends a duration in milliseconds with microsecond precision and without
-// trailing zeros: 12.3, not 12.300.
-func appendMilliseconds(b []byte, d time.Duration) []byte {
-	micros := d.Microseconds()
-	b = strconv.AppendInt(b, micros/1000, 10)
-	if micros %= 1000; micros == 0 {
-		return b
-	}
-	b = append(b, '.', byte('0'+micros/100), byte('0'+micros/10%10), byte('0'+micros%10))
-	return bytes.TrimRight(b, "0")
 }
 
 // Each calls visit for every phase with a duration.
