@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -154,28 +155,17 @@ type Gateway struct {
 
 // New checks cfg and builds the routes. It starts no goroutine.
 func New(cfg Config) (*Gateway, error) {
-	g := &Gateway{cfg: cfg, started: time.Now(), bodies: body.NewPool(), places: admission.NewPlaces(admission.PlanningPlaces()), measuring: admission.NewPlaces(admission.MeasuringPlaces), access: cfg.Access, origin: cfg.Origin}
+	g := &Gateway{cfg: cfg, started: time.Now(), bodies: body.NewPool(), places: admission.NewPlaces(admission.PlanningPlaces()), measuring: admission.NewPlaces(admission.MeasuringPlaces), access: cfg.Access, origin: cmp.Or(cfg.Origin, &origin.Policy{})}
 	if g.access == nil {
 		if len(cfg.Allow) == 0 {
 			cfg.Allow = []auth.Right{auth.Read, auth.Admin}
 		}
 		g.access = auth.Everybody(cfg.Allow...)
 	}
-	if g.cfg.Budget == nil {
-		g.cfg.Budget = budget.New(noLimit, 0)
-	}
-	if g.origin == nil {
-		g.origin = &origin.Policy{}
-	}
-	if g.cfg.FirstByteTimeout <= 0 {
-		g.cfg.FirstByteTimeout = defaultDeadline
-	}
-	if g.cfg.LameDuck <= 0 {
-		g.cfg.LameDuck = defaultLameDuck
-	}
-	if g.cfg.PlanBytes <= 0 {
-		g.cfg.PlanBytes = defaultPlanBytes
-	}
+	g.cfg.Budget = cmp.Or(cfg.Budget, budget.New(noLimit, 0))
+	g.cfg.FirstByteTimeout = cmp.Or(cfg.FirstByteTimeout, defaultDeadline)
+	g.cfg.LameDuck = cmp.Or(cfg.LameDuck, defaultLameDuck)
+	g.cfg.PlanBytes = cmp.Or(cfg.PlanBytes, defaultPlanBytes)
 	g.plans = plans.New(memory{g.cfg.Budget})
 	g.datasets = catalog.New(g.opener(), StoreFails)
 	if err := g.Serve(cfg.Datasets, cfg.Mixtures); err != nil {
@@ -248,10 +238,7 @@ const (
 
 // connections returns the maximum number of connections of the data port.
 func (g *Gateway) connections(wanted int) int {
-	if wanted > 0 {
-		return wanted
-	}
-	return min(port.MostConnections(), max(leastConnections, int(g.cfg.Budget.Total()/budgetPerConnection)))
+	return cmp.Or(wanted, min(port.MostConnections(), max(leastConnections, int(g.cfg.Budget.Total()/budgetPerConnection))))
 }
 
 // NewServer builds the server of the data port. It starts nothing.

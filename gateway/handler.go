@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/gateway/address"
@@ -187,19 +188,9 @@ func (g *Gateway) admit(x *exchange) (time.Duration, error) {
 
 // requestID returns the caller's request ID if it is safe to log, otherwise a new one.
 func requestID(r *http.Request) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:"
 	id := r.Header.Get("X-Request-Id")
-	if id == "" || len(id) > maxRequestID {
-		return rand.Text()
-	}
-	for i := range len(id) {
-		c := id[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.', c == ':':
-		default:
-			return rand.Text()
-		}
-	}
-	if auth.Conceal(id) != id { // the ID contains a secret and would be logged
+	if id == "" || len(id) > maxRequestID || strings.Trim(id, safe) != "" || auth.Conceal(id) != id { // the last contains a secret
 		return rand.Text()
 	}
 	return id

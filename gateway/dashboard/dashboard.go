@@ -84,17 +84,15 @@ func compress(content []byte) ([]byte, error) {
 
 // mediaType does not use the system's tables, which differ between machines.
 func mediaType(name string) (string, error) {
-	switch path.Ext(name) {
-	case ".html":
-		return "text/html; charset=utf-8", nil
-	case ".js":
-		return "text/javascript; charset=utf-8", nil
-	case ".css":
-		return "text/css; charset=utf-8", nil
-	case ".svg":
-		return "image/svg+xml", nil
-	case ".txt":
-		return "text/plain; charset=utf-8", nil
+	kind, ok := map[string]string{
+		".html": "text/html; charset=utf-8",
+		".js":   "text/javascript; charset=utf-8",
+		".css":  "text/css; charset=utf-8",
+		".svg":  "image/svg+xml",
+		".txt":  "text/plain; charset=utf-8",
+	}[path.Ext(name)]
+	if !ok {
+		return "", fmt.Errorf("the page's file %s has no media type", name)
 	}
-	return "", fmt.Errorf("the page's file %s has no media type", name)
+	return kind, nil
 }

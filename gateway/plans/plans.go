@@ -83,14 +83,16 @@ func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error
 		return d.mixture.complete(a)
 	}
 	a.Samples = d.Index.Samples()
-	if err := d.checkKept(a); err != nil {
-		return err
+	s, _ := address.ParseSubset(a.Params.Subset)
+	if d.Selection == nil && (s.Stored != "" || address.IsDigest(a.Quarantine)) {
+		return address.Refuse(address.NotFound, "this gateway does not support subsets and quarantines for the dataset")
 	}
 	if a.Params.Subset != "" {
-		if err := d.nameSplit(ctx, &a.Params); err != nil {
+		split, err := d.splitOf(ctx, s)
+		if err != nil {
 			return err
 		}
-		var err error
+		a.Params.Subset = split + a.Params.Subset
 		if a.Samples, err = p.SubsetSamples(ctx, d, a.Params.Subset); err != nil {
 			return err
 		}

@@ -13,34 +13,22 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// nameSplit adds the digest of the default split to a subset that is given only by name. The
-// default split of a generation never changes, so it is loaded once.
-func (d *Dataset) nameSplit(ctx context.Context, params *shuffle.Params) error {
-	s, _ := address.ParseSubset(params.Subset)
+// splitOf returns the digest of the default split and a colon, for a subset that is given only by
+// name. The default split of a generation never changes, so it is loaded once.
+func (d *Dataset) splitOf(ctx context.Context, s address.Subset) (prefix string, err error) {
 	if s.Stored == "" || strings.Contains(s.Stored, ":") {
-		return nil
+		return "", nil
 	}
 	digest := d.defaultSplit.Load()
 	if digest == nil {
 		found, err := d.Selection.Default(ctx, d.Index.Generation())
 		if err != nil {
-			return d.selectionRefusal(err)
+			return "", d.selectionRefusal(err)
 		}
 		digest = &found
 		d.defaultSplit.Store(digest)
 	}
-	params.Subset = *digest + ":" + params.Subset
-	return nil
-}
-
-// checkKept rejects a plan with a stored subset or quarantine for a dataset without a store for
-// them.
-func (d *Dataset) checkKept(a *address.Plan) error {
-	s, _ := address.ParseSubset(a.Params.Subset)
-	if d.Selection == nil && (s.Stored != "" || address.IsDigest(a.Quarantine)) {
-		return address.Refuse(address.NotFound, "this gateway does not support subsets and quarantines for the dataset")
-	}
-	return nil
+	return *digest + ":", nil
 }
 
 // subset is a subset of a dataset, as plans use it.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // StoredSubset describes a subset that is stored as a list of samples.
@@ -48,11 +47,11 @@ func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (StoredSu
 	if reason != "" {
 		return StoredSubset{}, address.RefuseParameter("subset", "%s", reason)
 	}
-	params := shuffle.Params{Subset: s.Stored}
-	if err := d.nameSplit(ctx, &params); err != nil {
+	split, err := d.splitOf(ctx, s)
+	if err != nil {
 		return StoredSubset{}, err
 	}
-	s.Stored = params.Subset
+	s.Stored = split + s.Stored
 	c, err := p.cut(ctx, d, s)
 	if err != nil {
 		return StoredSubset{}, err
