@@ -5,6 +5,7 @@ package conditional
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -12,42 +13,22 @@ import (
 // Range is a part of a body, in bytes.
 type Range struct{ Start, Length int64 }
 
+// entityTag matches an entity tag in a list.
+var entityTag = regexp.MustCompile(`(W/)?"[^"]*"`)
+
 // Names reports whether header lines contain an entity tag, in either spelling, or are a single *.
 func Names(lines []string, tag, same string) bool {
 	if len(lines) == 1 && strings.TrimSpace(lines[0]) == "*" {
 		return true
 	}
 	for _, line := range lines {
-		for line != "" {
-			line = strings.TrimLeft(line, " \t,")
-			got, rest, ok := cutETag(line)
-			if !ok {
-				break
-			}
+		for _, got := range entityTag.FindAllString(line, -1) {
 			if got == tag || got == same {
 				return true
 			}
-			line = rest
 		}
 	}
 	return false
-}
-
-// cutETag splits an entity tag off the front of s.
-func cutETag(s string) (tag, rest string, ok bool) {
-	start := 0
-	if strings.HasPrefix(s, "W/") {
-		start = 2
-	}
-	if len(s) <= start || s[start] != '"' {
-		return "", s, false
-	}
-	end := strings.IndexByte(s[start+1:], '"')
-	if end < 0 {
-		return "", s, false
-	}
-	end += start + 2
-	return s[:end], s[end:], true
 }
 
 // Select evaluates Range and If-Range. It returns the part of a body of size bytes to send. The
