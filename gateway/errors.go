@@ -214,7 +214,7 @@ func (p *problem) specify(err error) {
 	switch {
 	case errors.As(err, &large):
 		p.Bytes, p.Limit = new(uint64(large.Wanted)), &large.Total
-		p.Detail = fmt.Sprintf("the plan of this request takes %d bytes of memory: --cache-size, which is %d bytes, must be larger than that", large.Wanted, large.Total)
+		p.Detail = fmt.Sprintf("this request takes %d bytes of memory: --cache-size, which is %d bytes, must be larger than that", large.Wanted, large.Total)
 	case p.Code == codeStoreInconsistent && errors.As(err, &at):
 		p.place = &place{Object: at.Key, Shard: at.Shard, Offset: at.Offset, Length: at.Length}
 		p.Detail = fmt.Sprintf("%s (ADDRESS: the dataset's; bytes %d to %d)", chunkindex.Explain(at.Key, objstore.Kind(at.Err), "ADDRESS"), at.Offset, at.Offset+at.Length-1)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/plans"
-	"github.com/millrace-data/millrace/internal/budget"
 )
 
 // getSnapshot describes a snapshot of weights.
@@ -47,11 +45,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 		return err
 	}
 	d := x.dataset
-	err = g.await(x, &x.held, d.FreezeBytes())
-	if errors.Is(err, budget.ErrTooLarge) {
-		return g.tooMuchToFreeze(d, err)
-	}
-	if err != nil {
+	if err := g.await(x, &x.held, d.FreezeBytes()); err != nil {
 		return err
 	}
 	want.Reporter = reporter(x)
@@ -105,14 +99,4 @@ func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOp
 		}
 	}
 	return a, want, q.Err()
-}
-
-// tooMuchToFreeze returns the error for weights that exceed the memory budget.
-func (g *Gateway) tooMuchToFreeze(d *dataset, cause error) error {
-	sum, total := uint64(d.FreezeBytes()), g.cfg.Budget.Total()
-	r := address.Refuse(address.TooLarge,
-		"freezing the weights of %d samples requires %d bytes, but the memory budget is %d bytes", d.Index.Samples(), sum, total).
-		Above(total).Because(cause)
-	r.Bytes = &sum
-	return r
 }
