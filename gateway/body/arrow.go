@@ -82,7 +82,7 @@ func (c *columns) measureAll(b *Body) error {
 		return err
 	}
 	if b.loaded != nil {
-		if err := b.loaded.hold(2 * text); err != nil {
+		if err := b.loaded.held.Add(b.loaded.reserve(2 * text)); err != nil {
 			return err
 		}
 	}

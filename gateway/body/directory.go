@@ -18,7 +18,9 @@ type Directory struct {
 	Form          string // form of the shards
 	before, after string // text around the number in a shard's name
 	digits        int    // minimum digits of the number
-	index         func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error)
+
+	// Index returns the index of an epoch's shards; b is any batch of the epoch.
+	Index func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error)
 }
 
 // DirectoryIndex is the name of the index of the shards.
@@ -26,7 +28,7 @@ const DirectoryIndex = "index.json"
 
 // MDSDirectory returns the directory for MosaicML Streaming.
 func MDSDirectory() Directory {
-	return Directory{Form: framing.MDS, before: "shard.", after: ".mds", digits: 5, index: func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error) {
+	return Directory{Form: framing.MDS, before: "shard.", after: ".mds", digits: 5, Index: func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 		constants, err := MDSConstants(ctx, d, b.View)
 		if err != nil {
 			return nil, err
@@ -41,7 +43,7 @@ func MDSDirectory() Directory {
 
 // TarDirectory returns the directory for WebDataset, with an index for its wids.
 func TarDirectory() Directory {
-	return Directory{Form: framing.Tar, after: ".tar", digits: 6, index: func(_ context.Context, d *plans.Dataset, _ address.Batch, shards []framing.MDSBatch) ([]byte, error) {
+	return Directory{Form: framing.Tar, after: ".tar", digits: 6, Index: func(_ context.Context, d *plans.Dataset, _ address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 		type shard struct {
 			URL     string `json:"url"`
 			Samples int    `json:"nsamples"`
@@ -65,9 +67,4 @@ func (v Directory) Number(name string) (batch uint64, ok bool) {
 	digits := strings.TrimSuffix(strings.TrimPrefix(name, v.before), v.after)
 	batch, err := strconv.ParseUint(digits, 10, 64)
 	return batch, err == nil && v.Name(batch) == name
-}
-
-// Index returns the index of an epoch's shards; b is any batch of the epoch.
-func (v Directory) Index(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error) {
-	return v.index(ctx, d, b, shards)
 }

@@ -1,12 +1,15 @@
 package body
 
-import "github.com/millrace-data/millrace/datapath/batch"
+import (
+	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/gateway/plans"
+)
 
 // loaded are all samples of a body, in memory before the body is laid out.
 type loaded struct {
 	read    *batch.Body
-	reserve func(n int64) (release func(), err error)
-	release func() // releases the memory of reserve
+	reserve func(n int64) (release func(), err error) // reserves memory for converted values
+	held    plans.Holds                               // the reserved memory
 }
 
 // Whole returns a part with all samples of the body, to read them before the body is laid out.
@@ -23,7 +26,7 @@ func (b *Body) Whole() Part {
 // Load sets the samples that Whole selects, and the function that reserves memory for converted
 // values. The body closes the samples and releases the memory when it is returned to the pool.
 func (b *Body) Load(read *batch.Body, reserve func(n int64) (release func(), err error)) {
-	b.loaded = &loaded{read: read, reserve: reserve, release: func() {}}
+	b.loaded = &loaded{read: read, reserve: reserve}
 }
 
 // Take returns the samples of Load, which the caller must then close. It returns nil if there are
@@ -35,21 +38,10 @@ func (b *Body) Take() (read *batch.Body) {
 	return read
 }
 
-// hold reserves memory for converted values.
-func (l *loaded) hold(n int64) (err error) {
-	l.release()
-	l.release = func() {}
-	release, err := l.reserve(n)
-	if err == nil {
-		l.release = release
-	}
-	return err
-}
-
 // close releases the samples and the memory.
 func (l *loaded) close() {
 	if l.read != nil {
 		l.read.Close()
 	}
-	l.release()
+	l.held.Drop()
 }

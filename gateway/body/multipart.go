@@ -2,6 +2,7 @@ package body
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -62,33 +63,28 @@ func filename(name string) string {
 	return b.String()
 }
 
+// contentTypes has the content types of parts by extension.
+var contentTypes = map[string]string{
+	"jpg":  "image/jpeg",
+	"jpeg": "image/jpeg",
+	"png":  "image/png",
+	"gif":  "image/gif",
+	"webp": "image/webp",
+	"json": "application/json",
+	"txt":  "text/plain",
+	"cls":  "text/plain",
+	"cls2": "text/plain",
+	"csv":  "text/csv",
+	"mp4":  "video/mp4",
+	"mp3":  "audio/mpeg",
+	"wav":  "audio/wav",
+	"flac": "audio/flac",
+}
+
 // contentTypeOf returns the content type of a part, by its last extension.
 func contentTypeOf(ext string) string {
-	switch strings.ToLower(ext[strings.LastIndexByte(ext, '.')+1:]) {
-	case "jpg", "jpeg":
-		return "image/jpeg"
-	case "png":
-		return "image/png"
-	case "gif":
-		return "image/gif"
-	case "webp":
-		return "image/webp"
-	case "json":
-		return "application/json"
-	case "txt", "cls", "cls2":
-		return "text/plain"
-	case "csv":
-		return "text/csv"
-	case "mp4":
-		return "video/mp4"
-	case "mp3":
-		return "audio/mpeg"
-	case "wav":
-		return "audio/wav"
-	case "flac":
-		return "audio/flac"
-	}
-	return "application/octet-stream"
+	last := strings.ToLower(ext[strings.LastIndexByte(ext, '.')+1:])
+	return cmp.Or(contentTypes[last], "application/octet-stream")
 }
 
 // plainName reports whether a name needs no escapes in a quoted string of a header.
