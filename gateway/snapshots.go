@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/millrace-data/millrace/chunkindex/importance"
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/gateway/plans"
 )
 
 // getSnapshot describes a snapshot of weights.
@@ -67,7 +67,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 }
 
 // decodeFreeze decodes the request to freeze losses.
-func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOptions, err error) {
+func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want importance.FreezeRequest, err error) {
 	sent, err := g.body(x, maxBody, 1)
 	if err != nil {
 		return a, want, err

@@ -92,13 +92,6 @@ func (d *Dataset) AddReports(ctx context.Context, reports []importance.Report) (
 	return accepted, group.Wait()
 }
 
-// FreezeOptions are the options of a snapshot. The zero value of a field selects its default.
-type FreezeOptions struct {
-	HotShare float64 // share of all samples that is hot
-	Repeat   uint32  // factor for the weight of a hot sample
-	Reporter string  // caller whose reports are frozen; empty: anonymous callers
-}
-
 // FreezeBytes returns the memory needed to freeze the weights of a dataset: a weight for each
 // sample, its chunks, and the reports that are read together.
 func (d *Dataset) FreezeBytes() int64 {
@@ -107,16 +100,15 @@ func (d *Dataset) FreezeBytes() int64 {
 	return 4*samples + 16*int64(d.Index.Chunks()) + min(reports, perSample*samples)
 }
 
-// Freeze creates a snapshot of the losses reported for an epoch.
-func (p *Plans) Freeze(ctx context.Context, held *Holds, d *Dataset, b address.Batch, want FreezeOptions) (importance.Frozen, error) {
+// Freeze creates a snapshot of the losses that a reporter has reported for an epoch. q has the
+// reporter, the share and the repetition.
+func (p *Plans) Freeze(ctx context.Context, held *Holds, d *Dataset, b address.Batch, q importance.FreezeRequest) (importance.Frozen, error) {
 	r, err := p.Order(ctx, held, d, b)
 	if err != nil {
 		return importance.Frozen{}, err
 	}
-	q := importance.FreezeRequest{
-		Plan: b.Identity(), Reporter: want.Reporter, Epoch: b.Epoch, Generation: d.Index.Generation(), BatchSize: b.BatchSize, First: d.Index.First(),
-		Resolve: r.samplesAt, HotShare: want.HotShare, Repeat: want.Repeat,
-	}
+	q.Plan, q.Epoch, q.Generation = b.Identity(), b.Epoch, d.Index.Generation()
+	q.BatchSize, q.First, q.Resolve = b.BatchSize, d.Index.First(), r.samplesAt
 	if r.choice.weights != nil {
 		q.Base = r.choice.weights.Snapshot
 	}
