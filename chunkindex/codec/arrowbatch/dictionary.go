@@ -107,13 +107,8 @@ func (d *dictionary) params(b []byte) []byte {
 
 // dictionary decodes the dictionary of a column, as written by dictionary.params.
 func (r *paramsReader) dictionary(l *layout) *dictionary {
-	d := &dictionary{}
-	n := r.number(math.MaxInt32)
-	if r.bad || n > len(r.b)/8 {
-		r.bad = true
-		return d
-	}
-	d.places, d.ends, r.b = r.b[:4*n:4*n], r.b[4*n:8*n:8*n], r.b[8*n:]
+	n := r.number(uint64(len(r.b) / 8))
+	d := &dictionary{places: r.take(4 * n), ends: r.take(4 * n)}
 	place, begin := int64(-1), uint32(0)
 	for k := range n {
 		next, end := int64(d.place(k)), binary.LittleEndian.Uint32(d.ends[4*k:])
@@ -121,17 +116,12 @@ func (r *paramsReader) dictionary(l *layout) *dictionary {
 		end &^= noValue
 		size := end - begin
 		if next <= place || end < begin || null && (size > 0 || !l.node.Nullable) || !null && l.node.Size > 0 && int(size) != l.node.Size {
-			r.bad = true
-			return d
+			fail(errParams)
 		}
 		d.nulls = d.nulls || null
 		place, begin = next, end
 	}
-	if uint64(begin) > uint64(len(r.b)) {
-		r.bad = true
-		return d
-	}
-	d.values, r.b = r.b[:begin:begin], r.b[begin:]
+	d.values = r.take(int(begin))
 	return d
 }
 

@@ -84,50 +84,50 @@ type paramsReader struct {
 	b     []byte
 	nodes int
 	coded []*layout
-	bad   bool
 }
 
 func (r *paramsReader) number(most uint64) int {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || v > most {
-		r.bad, r.b = true, nil
-		return 0
+		fail(errParams)
 	}
 	r.b = r.b[n:]
 	return int(v)
 }
 
-func parseParams(b []byte) (*Schema, []Batch, error) {
-	if len(b) == 0 || b[0] != paramsPlain && b[0] != paramsCoded {
-		return nil, nil, errParams
+// take removes n bytes from the start.
+func (r *paramsReader) take(n int) []byte {
+	if n > len(r.b) {
+		fail(errParams)
 	}
-	r := &paramsReader{b: b[1:]}
-	s := &Schema{}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func parseParams(b []byte) (s *Schema, batches []Batch, err error) {
+	defer catch(&err)
+	r := &paramsReader{b: b}
+	version := r.take(1)[0]
+	if version != paramsPlain && version != paramsCoded {
+		fail(errParams)
+	}
+	s = &Schema{}
 	for range r.number(rows.MaxNodes) {
 		s.all = append(s.all, r.node(0))
-		if r.bad {
-			return nil, nil, errParams
-		}
 	}
-	if s.coded = r.coded; (len(s.coded) > 0) != (b[0] == paramsCoded) {
-		return nil, nil, errParams
+	if s.coded = r.coded; (len(s.coded) > 0) != (version == paramsCoded) {
+		fail(errParams)
 	}
-	var batches []Batch
 	for range r.number(math.MaxInt32) {
 		one := Batch{Gap: int64(r.number(math.MaxInt64)), Length: int64(r.number(math.MaxInt64))}
 		for _, l := range s.coded {
 			one.dicts = append(one.dicts, r.dictionary(l))
-			if r.bad {
-				return nil, nil, errParams
-			}
 		}
 		batches = append(batches, one)
-		if r.bad {
-			break
-		}
 	}
-	if r.bad || len(r.b) > 0 {
-		return nil, nil, errParams
+	if len(r.b) > 0 {
+		fail(errParams)
 	}
 	return s, batches, nil
 }
@@ -135,17 +135,17 @@ func parseParams(b []byte) (*Schema, []Batch, error) {
 // node decodes a node. It uses the node's number as its name, because rows do not contain names.
 func (r *paramsReader) node(depth int) *layout {
 	l := &layout{node: &rows.Node{Name: strconv.Itoa(r.nodes)}}
-	if r.nodes++; len(r.b) == 0 || depth > rows.MaxDepth || r.nodes > rows.MaxNodes {
-		r.bad = true
-		return l
+	if r.nodes++; depth > rows.MaxDepth || r.nodes > rows.MaxNodes {
+		fail(errParams)
 	}
-	l.form, l.node.Nullable = form(r.b[0]&^nullable), r.b[0]&nullable != 0
-	r.b = r.b[1:]
+	head := r.take(1)[0]
+	l.form, l.node.Nullable = form(head&^nullable), head&nullable != 0
 	children := 0
 	switch l.form {
 	case formFixed:
-		l.node.Kind, l.node.Size = rows.Fixed, r.number(math.MaxInt32)
-		r.bad = r.bad || l.node.Size == 0
+		if l.node.Kind, l.node.Size = rows.Fixed, r.number(math.MaxInt32); l.node.Size == 0 {
+			fail(errParams)
+		}
 	case formBits:
 		l.node.Kind, l.node.Size = rows.Fixed, 1
 	case formBytes, formLarge, formView, formNull:
@@ -160,12 +160,9 @@ func (r *paramsReader) node(depth int) *layout {
 	case formCoded:
 		r.codedNode(l)
 	default:
-		r.bad = true
+		fail(errParams)
 	}
 	for range children {
-		if r.bad {
-			break
-		}
 		c := r.node(depth + 1)
 		l.children, l.node.Children = append(l.children, c), append(l.node.Children, c.node)
 	}
@@ -174,12 +171,11 @@ func (r *paramsReader) node(depth int) *layout {
 
 // codedNode decodes the data after the head of a dictionary column.
 func (r *paramsReader) codedNode(l *layout) {
-	if len(r.b) == 0 || r.b[0] > 3|signedNumbers {
-		r.bad = true
-		return
+	numbers := r.take(1)[0]
+	if numbers > 3|signedNumbers {
+		fail(errParams)
 	}
-	l.width, l.signed = int(r.b[0]&3), r.b[0]&signedNumbers != 0
-	r.b = r.b[1:]
+	l.width, l.signed = int(numbers&3), numbers&signedNumbers != 0
 	if l.node.Kind, l.node.Size = rows.Bytes, r.number(math.MaxInt32); l.node.Size > 0 {
 		l.node.Kind = rows.Fixed
 	}

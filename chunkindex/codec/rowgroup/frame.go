@@ -91,43 +91,38 @@ type paramsReader struct {
 	b      []byte
 	leaves []leaf
 	nodes  int
-	err    error
 }
 
 func (r *paramsReader) number(most int64) int64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || v > uint64(most) {
-		r.err, r.b = errParams, nil
-		return 0
+		fail(errParams)
 	}
 	r.b = r.b[n:]
 	return int64(v)
 }
 
 // ParseParams decodes the result of Params.
-func ParseParams(b []byte) (*Frame, error) {
+func ParseParams(b []byte) (f *Frame, err error) {
+	defer catch("", &err)
 	if len(b) == 0 || b[0] != paramsVersion {
-		return nil, errParams
+		fail(errParams)
 	}
 	r := &paramsReader{b: b[1:]}
-	f := &Frame{Gap: r.number(maxOffset), Length: r.number(maxOffset), Rows: r.number(maxOffset)}
-	n := r.number(rows.MaxNodes)
-	for range n {
+	f = &Frame{Gap: r.number(maxOffset), Length: r.number(maxOffset), Rows: r.number(maxOffset)}
+	for range r.number(rows.MaxNodes) {
 		f.Fields = append(f.Fields, r.node(0))
-		if r.err != nil {
-			return nil, r.err
-		}
 	}
 	f.leaves = r.leaves
 	for range f.leaves {
 		c := place{r.number(packRawLZ4), r.number(maxOffset), r.number(maxOffset), r.number(maxOffset)}
 		if c.offset > f.Length || c.length > f.Length-c.offset {
-			return nil, errParams
+			fail(errParams)
 		}
 		f.chunks = append(f.chunks, c)
 	}
-	if r.err != nil || len(r.b) > 0 {
-		return nil, errParams
+	if len(r.b) > 0 {
+		fail(errParams)
 	}
 	return f, nil
 }
@@ -135,10 +130,8 @@ func ParseParams(b []byte) (*Frame, error) {
 // node decodes a node. It uses the node's number as its name, because rows do not contain names.
 func (r *paramsReader) node(depth int) *rows.Node {
 	n := &rows.Node{Name: strconv.Itoa(r.nodes)}
-	r.nodes++
-	if len(r.b) == 0 || depth > rows.MaxDepth || r.nodes > rows.MaxNodes {
-		r.err = errParams
-		return n
+	if r.nodes++; len(r.b) == 0 || depth > rows.MaxDepth || r.nodes > rows.MaxNodes {
+		fail(errParams)
 	}
 	head := r.b[0]
 	r.b = r.b[1:]
@@ -158,17 +151,14 @@ func (r *paramsReader) node(depth int) *rows.Node {
 		case l.physical == physFixed:
 			l.size = int(r.number(maxFixed))
 		case l.size == 0:
-			r.err = errParams
+			fail(errParams)
 		}
 		n.Size = l.size
 		r.leaves = append(r.leaves, l)
 	default:
-		r.err = errParams
+		fail(errParams)
 	}
 	for range children {
-		if r.err != nil {
-			break
-		}
 		n.Children = append(n.Children, r.node(depth+1))
 	}
 	return n

@@ -67,63 +67,55 @@ type tree struct {
 }
 
 // fields converts the schema of a file to the nodes of a row and the leaf columns.
-func fields(schema []element) ([]*rows.Node, []leaf, error) {
+func fields(schema []element) (nodes []*rows.Node, _ []leaf, err error) {
+	defer catch("schema: ", &err)
 	if len(schema) == 0 || schema[0].children < 0 || schema[0].children >= int64(len(schema)) {
-		return nil, nil, fmt.Errorf("schema: %w", errThrift)
+		fail(errThrift)
 	}
 	t := &tree{schema: schema, at: 1}
-	var nodes []*rows.Node
 	for range schema[0].children {
-		n, err := t.field()
-		if err != nil {
-			return nil, nil, fmt.Errorf("schema: %w", err)
-		}
-		nodes = append(nodes, n)
+		nodes = append(nodes, t.field())
 	}
 	if t.at != len(schema) {
-		return nil, nil, fmt.Errorf("schema: %w", errThrift)
+		fail(errThrift)
 	}
 	return nodes, t.leaves, nil
 }
 
 // next returns the next element of the schema.
-func (t *tree) next() (*element, error) {
+func (t *tree) next() *element {
 	if t.at >= len(t.schema) {
-		return nil, errThrift
+		fail(errThrift)
 	}
 	e := &t.schema[t.at]
 	t.at++
 	if e.repetition < required || e.repetition > repeated || e.children < 0 || e.children > int64(len(t.schema)) || (e.physical < 0) != (e.children > 0) {
-		return nil, fmt.Errorf("column %.100q: %w", e.name, errThrift)
+		fail(fmt.Errorf("column %.100q: %w", e.name, errThrift))
 	}
-	return e, nil
+	return e
 }
 
 // field reads a field of a struct. A repeated field without an annotation is a list. Neither this
 // list nor its elements are nullable.
-func (t *tree) field() (*rows.Node, error) {
-	e, err := t.next()
-	if err != nil {
-		return nil, err
-	}
-	n, err := t.value(e)
-	if err != nil || e.repetition != repeated {
-		return n, err
+func (t *tree) field() *rows.Node {
+	e := t.next()
+	n := t.value(e)
+	if e.repetition != repeated {
+		return n
 	}
 	n.Name, n.Nullable = "", false
-	return &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Children: []*rows.Node{n}}, nil
+	return &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Children: []*rows.Node{n}}
 }
 
 // value reads an element with its children. It ignores the element's repetition.
-func (t *tree) value(e *element) (*rows.Node, error) {
+func (t *tree) value(e *element) *rows.Node {
 	if t.depth++; t.depth > rows.MaxDepth {
-		return nil, fmt.Errorf("column %.100q is nested deeper than %d levels", e.name, rows.MaxDepth)
+		fail(fmt.Errorf("column %.100q is nested deeper than %d levels", e.name, rows.MaxDepth))
 	}
 	defer func() { t.depth-- }()
-	if e.children == 0 {
-		return t.leaf(e)
-	}
 	switch {
+	case e.children == 0:
+		return t.leaf(e)
 	case e.isList():
 		return t.list(e)
 	case e.isMap():
@@ -131,13 +123,9 @@ func (t *tree) value(e *element) (*rows.Node, error) {
 	}
 	n := &rows.Node{Name: e.name, Type: "struct", Kind: rows.Struct, Nullable: e.repetition == optional}
 	for range e.children {
-		f, err := t.field()
-		if err != nil {
-			return nil, err
-		}
-		n.Children = append(n.Children, f)
+		n.Children = append(n.Children, t.field())
 	}
-	return n, nil
+	return n
 }
 
 func (e *element) isList() bool {
@@ -150,27 +138,20 @@ func (e *element) isMap() bool {
 
 // list reads a group annotated as a list. It accepts the current three-level structure, and the
 // two-level structure of older writers.
-func (t *tree) list(e *element) (*rows.Node, error) {
-	n := &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Nullable: e.repetition == optional}
-	middle, err := t.next()
-	if err != nil {
-		return nil, err
-	}
+func (t *tree) list(e *element) *rows.Node {
+	middle := t.next()
 	if e.children != 1 || middle.repetition != repeated {
-		return nil, fmt.Errorf("column %.100q is annotated as a list but has another structure", e.name)
+		fail(fmt.Errorf("column %.100q is annotated as a list but has another structure", e.name))
 	}
 	var element *rows.Node
 	if t.wraps(e, middle) {
-		element, err = t.field()
-	} else if element, err = t.value(middle); err == nil {
+		element = t.field()
+	} else {
+		element = t.value(middle)
 		element.Nullable = false
 	}
-	if err != nil {
-		return nil, err
-	}
 	element.Name = ""
-	n.Children = []*rows.Node{element}
-	return n, nil
+	return &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Nullable: e.repetition == optional, Children: []*rows.Node{element}}
 }
 
 // wraps reports whether the repeated group of a list only wraps the element. Otherwise the group
@@ -183,20 +164,14 @@ func (t *tree) wraps(e, middle *element) bool {
 
 // mapping reads a group annotated as a map, which is a list of keys and values. A map with only
 // keys becomes a list of the keys.
-func (t *tree) mapping(e *element) (*rows.Node, error) {
-	middle, err := t.next()
-	if err != nil {
-		return nil, err
-	}
+func (t *tree) mapping(e *element) *rows.Node {
+	middle := t.next()
 	if e.children != 1 || middle.repetition != repeated || middle.children < 1 || middle.children > 2 {
-		return nil, fmt.Errorf("column %.100q is annotated as a map but has another structure", e.name)
+		fail(fmt.Errorf("column %.100q is annotated as a map but has another structure", e.name))
 	}
 	entry := &rows.Node{Type: "struct", Kind: rows.Struct}
 	for i := range middle.children {
-		f, err := t.field()
-		if err != nil {
-			return nil, err
-		}
+		f := t.field()
 		f.Name = []string{"key", "value"}[i]
 		entry.Children = append(entry.Children, f)
 	}
@@ -205,31 +180,22 @@ func (t *tree) mapping(e *element) (*rows.Node, error) {
 		n.Type, n.Children = "list", entry.Children
 		n.Children[0].Name = ""
 	}
-	return n, nil
+	return n
 }
 
-func (t *tree) leaf(e *element) (*rows.Node, error) {
-	n := &rows.Node{Name: e.name, Kind: rows.Fixed, Nullable: e.repetition == optional}
-	switch e.physical {
-	case physBoolean:
-		n.Size = 1
-	case physInt32, physFloat:
-		n.Size = 4
-	case physInt64, physDouble:
-		n.Size = 8
-	case physInt96:
-		n.Size = 12
-	case physBytes:
+func (t *tree) leaf(e *element) *rows.Node {
+	n := &rows.Node{Name: e.name, Kind: rows.Fixed, Size: sizeOf(int(e.physical)), Nullable: e.repetition == optional}
+	switch {
+	case e.physical == physBytes:
 		n.Kind = rows.Bytes
-	case physFixed:
-		if e.length < 1 || e.length > 1<<24 {
-			return nil, fmt.Errorf("column %.100q has values of %d bytes", e.name, e.length)
-		}
+	case e.physical == physFixed && (e.length < 1 || e.length > maxFixed):
+		fail(fmt.Errorf("column %.100q has values of %d bytes", e.name, e.length))
+	case e.physical == physFixed:
 		n.Size = int(e.length)
-	default:
-		return nil, fmt.Errorf("column %.100q has the unknown physical type %d", e.name, e.physical)
+	case n.Size == 0:
+		fail(fmt.Errorf("column %.100q has the unknown physical type %d", e.name, e.physical))
 	}
 	n.Type, n.Logical = e.typeName(), e.logicalName()
 	t.leaves = append(t.leaves, leaf{int(e.physical), n.Size})
-	return n, nil
+	return n
 }
