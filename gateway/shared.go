@@ -42,11 +42,11 @@ func (g *Gateway) lender(local *socket.Local) *shared.Lender {
 	return local.Holds(func() io.Closer { return g.cfg.Shared.Lender() }).(*shared.Lender)
 }
 
-// lend sends a whole framed body: the table as bytes and the samples as memory that the reader
-// maps. If it returns false, it has sent nothing, and the caller must send the bytes.
+// lend sends a whole body: the table of the framed form as bytes and the rest as memory that the
+// reader maps. If it returns false, it has sent nothing, and the caller must send the bytes.
 func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *loadedPart) bool {
 	local := socket.LocalOf(x.r.Context())
-	if g.cfg.Shared == nil || local == nil || !answer.View.Form.Table || !address.Names(x.accept(), body.SharedType) {
+	if g.cfg.Shared == nil || local == nil || !answer.Shares() || !address.Names(x.accept(), body.SharedType) {
 		return false
 	}
 	table, samples := held.part.Divide()

@@ -50,7 +50,7 @@ type Body struct {
 	places  []int    // offset of each position from first, for a scattered share; nil: contiguous
 	pieces  []piece
 	text    []byte // literal pieces, concatenated
-	table   int    // length of the framed form's table in text
+	table   int    // length of the framed form's table in text; 0 in other forms
 	texts   *texts // keys and parts of the samples, if a group has read them; nil: not read yet
 
 	numbers []uint64
@@ -399,7 +399,7 @@ func (b *Body) Part(s Span) Part {
 // Size returns the length of the part in bytes.
 func (p Part) Size() int64 { return p.span.Length }
 
-// Divide splits a whole framed body into its table and the part with the samples.
+// Divide splits a whole body into the table of the framed form and the rest.
 func (p Part) Divide() (table []byte, samples Part) {
 	table = p.body.text[:p.body.table]
 	return table, p.body.Part(Span{int64(len(table)), p.span.Length - int64(len(table))})

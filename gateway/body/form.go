@@ -23,9 +23,12 @@ const (
 	contentRows   = "application/vnd.millrace.rows"
 )
 
-// SharedType is the media type of a framed table whose samples are in shared memory instead of the
-// body.
+// SharedType is the media type of a body in shared memory: a framed table whose samples are there,
+// or nothing if all of an Arrow stream is.
 const SharedType = "application/vnd.millrace.shared"
+
+// Shares reports whether the body may be in shared memory.
+func (a Answer) Shares() bool { return a.View.Form.Table || a.View.Form.Name == formArrow }
 
 // Forms lists the forms of a dataset, its own first.
 func Forms(x plans.Index) []address.Form {
@@ -119,7 +122,7 @@ func (a Answer) ContentType() string {
 
 // LayOut lays out the located samples in the form of the response, and measures the body.
 func (b *Body) LayOut(ctx context.Context, a Answer) error {
-	b.pieces, b.text = b.pieces[:0], b.text[:0]
+	b.pieces, b.text, b.table = b.pieces[:0], b.text[:0], 0
 	if err := layoutOf(a.View.Form).layOut(ctx, b, a); err != nil {
 		return err
 	}

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Optional, Union
 
-from ._process import literal
-from .errors import ProtocolError
+from ._process import import_whole, literal
+from .errors import CannotDecode, ProtocolError
 
 FRAMED = "application/vnd.millrace.framed"
 NPY = "application/x-npy"
+ARROW = "application/vnd.apache.arrow.stream"
 VERSION = 1
 KEYS, PARTS = 1, 2
 
@@ -179,10 +180,34 @@ def open_npy(head: Head, body: memoryview) -> tuple[memoryview, ArrayHeader]:
     return body[end:], ArrayHeader(fields["descr"], shape)
 
 
-Layout = Union[Table, ArrayHeader]
-"""The positions of samples in a body."""
+class Stream(NamedTuple):
+    """An Arrow stream: the column of keys, then the parts, with a row for each sample."""
 
-OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {FRAMED: open_framed, NPY: open_npy}
+    samples: int
+
+    def read(self, body: memoryview) -> Any:
+        """Returns the stream as a pyarrow.RecordBatch over the memory of the body."""
+        try:
+            records = import_whole("pyarrow.ipc").open_stream(body).read_next_batch()
+        except ImportError as e:
+            cure = "pip install pyarrow, or leave form out and say decode=True: columns are then lists"
+            raise CannotDecode("pyarrow is not installed", cure=cure) from e
+        except (ValueError, StopIteration, OSError) as e:
+            raise ProtocolError(f"an Arrow stream: {e}") from None
+        if records.num_rows != self.samples:
+            raise ProtocolError(f"an Arrow stream of {records.num_rows} rows for {self.samples} samples")
+        return records
+
+
+def open_arrow(head: Head, body: memoryview) -> tuple[memoryview, Stream]:
+    """Returns the bytes of a batch that is an Arrow stream, and how to read it."""
+    return body, Stream(head.samples)
+
+
+Layout = Union[Table, ArrayHeader, Stream]
+"""The positions of samples in a body, or its columns."""
+
+OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {FRAMED: open_framed, NPY: open_npy, ARROW: open_arrow}
 """By media type: functions that return the sample bytes and their layout."""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._layout import Head, Layout, Manifest, Table
+from ._layout import Head, Layout, Manifest, Stream, Table
 from ._process import is_free, no_fork, own, size_of
 from ._selection import Contents
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
@@ -62,6 +62,7 @@ class Batch(Sequence["Sample"]):
     on this machine shares the memory. `with batch:` closes it at the end.
 
     A batch that was requested in a `form` is not split into samples: it has only `data`, `keys`, `positions` and the values of its header.
+    With the form "arrow" it also has columns, which are arrays of pyarrow over the batch's memory.
     """
 
     def __init__(self, head: Head, data: memoryview, decoding: Decoding, layout: Optional[Layout] = None) -> None:
@@ -73,6 +74,7 @@ class Batch(Sequence["Sample"]):
         # decoders found so far, by part and source
         self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that only some samples have
+        self._records: Any = None  # the columns of an Arrow stream
         # indexes in the table of the remaining samples
         self._kept: Sequence[int] = range(head.samples)
         self._refused: list[int] = []  # indexes in the table of samples that the filter rejected
@@ -240,8 +242,10 @@ class Batch(Sequence["Sample"]):
         """Returns the column of a part, or default if no sample of the batch has the part."""
         return self[name] if name in self.names() else default
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> Any:
         """Returns one part of all samples, decoded if there is a decoder for it. A null value is None."""
+        if isinstance(self.layout, Stream):
+            return self._read(self.layout).column(name)
         done = self._decoded.get(name)
         if done is not None:
             return done
@@ -267,10 +271,17 @@ class Batch(Sequence["Sample"]):
 
     def names(self) -> list[str]:
         """Returns the names of all parts of the samples."""
+        if isinstance(self.layout, Stream):
+            return list(self._read(self.layout).schema.names[1:])
         contents = self._decoding.contents
         if contents.sources:
             return list(dict.fromkeys(name for i in range(len(self)) for name in self.parts(i)))
         return contents.names(self.table.names())
+
+    def _read(self, stream: Stream) -> Any:
+        if self._records is None:
+            self._records = stream.read(self.data)
+        return self._records
 
     def _source_of(self, i: int) -> str:
         """Returns the source of sample i in a mixture whose sources have different columns."""
@@ -410,7 +421,7 @@ class Batch(Sequence["Sample"]):
 
     def forget_decoded(self) -> None:
         """Releases the decoded parts, after a loader has put its result into `value`. A part is decoded again on demand."""
-        self._decoded, self._some = {}, {}
+        self._decoded, self._some, self._records = {}, {}, None
 
     def decoded_size(self) -> int:
         """Estimates the bytes of decoder results and of the value made from them."""

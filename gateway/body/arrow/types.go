@@ -122,9 +122,11 @@ func bracketed(name, inner string) (Type, bool) {
 	return Type{}, false
 }
 
+var decimals = regexp.MustCompile(`^decimal(32|64|128|256)\(([1-9][0-9]?), (-?[0-9]{1,9})\)$`)
+
 // decimal parses a type such as "decimal128(10, 2)".
 func decimal(words string) (Type, bool) {
-	parts := regexp.MustCompile(`^decimal(32|64|128|256)\(([1-9][0-9]?), (-?[0-9]{1,9})\)$`).FindStringSubmatch(words)
+	parts := decimals.FindStringSubmatch(words)
 	if parts == nil {
 		return Type{}, false
 	}

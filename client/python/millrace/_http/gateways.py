@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Optional, TypeVar
 from urllib.parse import quote, unquote
 
-from .._layout import OPEN, Head, Layout, open_framed, samples_after
+from .._layout import OPEN, Head, Layout, open_arrow, open_framed, samples_after
 from .._process import Buffers, Take, new
 from ..crc import checksum
 from ..errors import (
@@ -432,22 +432,21 @@ class Transfer:
 
     def _asks_for_memory(self, g: Gateway) -> bool:
         may = shm.SUPPORTED and self._settings.routing.shared_memory and bool(g.address.socket) and not self._writable
-        return may and self._want.query.get("format") == "framed"
+        return may and self._want.query.get("format") in ("framed", "arrow")
 
     def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
-        """Accepts samples in shared memory, with their table in the body."""
-        table = self._body
+        """Accepts a body in shared memory, except the table of the framed form."""
+        table, framed = self._body, self._want.query.get("format") == "framed"
         self._drop()  # the remaining part would belong to another response
         try:
-            length = samples_after(head, table)
-            self._refuse_above(len(table) + length, g)
-            if self._announced is not None:
-                self._announced(len(table) + length)
             if not isinstance(r.sock, shm.LocalSocket):
                 raise ProtocolError("no memory: this connection brings none")
-            data = r.sock.take(r.headers.get("millrace-shared"), length)
+            data = r.sock.take(r.headers.get("millrace-shared"), samples_after(head, table) if framed else None)
+            self._refuse_above(len(table) + len(data), g)
+            if self._announced is not None:
+                self._announced(len(table) + len(data))
             self._compare(head, g, table, data)
-            return (head, *open_framed(head, table, data))
+            return (head, *(open_framed(head, table, data) if framed else open_arrow(head, data)))
         except ProtocolError as e:
             if isinstance(r.sock, shm.LocalSocket):
                 r.sock.segments.spoiled = True  # the shared memory is not reliable either

@@ -75,8 +75,8 @@ class LocalSocket(socket.socket):
         """Whether no request may follow, because unexpected data has arrived or the two sides may disagree about mappings."""
         return bool(self.descriptors) or self.segments.spoiled
 
-    def take(self, text: Optional[str], table: int) -> memoryview:
-        """Returns the samples that a response's header Millrace-Shared describes. table is their length according to the table."""
+    def take(self, text: Optional[str], table: Optional[int]) -> memoryview:
+        """Returns the bytes that a response's header Millrace-Shared describes. table is their length according to a table, if there is one."""
         came, self.descriptors = self.descriptors, []
         try:
             if self.segments.spoiled:
@@ -153,10 +153,10 @@ class Segments:
                 del self._lent[lease]
         return ", ".join(map(str, over))
 
-    def take(self, said: Mapping[str, str], came: list[int], table: int) -> memoryview:
-        """Returns the samples of a lease. Raises ValueError, KeyError or OSError if the protocol is violated."""
+    def take(self, said: Mapping[str, str], came: list[int], table: Optional[int]) -> memoryview:
+        """Returns the bytes of a lease. Raises ValueError, KeyError or OSError if the protocol is violated."""
         lease, segment, size, length = (_number(said[name]) for name in ("lease", "segment", "size", "length"))
-        if not 0 < length <= size <= MOST_BYTES or length != table:
+        if not 0 < length <= size <= MOST_BYTES or table not in (None, length):
             raise ValueError(f"{length} bytes of {size}, where the table says {table}")
         if len(came) != ("descriptor" in said) or (segment in self._mapped) == bool(came) or lease in self._lent or segment in self._lent.values():
             raise ValueError(f"{len(came)} descriptors came, and segment {segment} is {'known' if segment in self._mapped else 'not known'}")
