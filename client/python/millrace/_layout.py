@@ -190,8 +190,7 @@ class Stream(NamedTuple):
         try:
             records = import_whole("pyarrow.ipc").open_stream(body).read_next_batch()
         except ImportError as e:
-            cure = "pip install pyarrow, or leave form out and say decode=True: columns are then lists"
-            raise CannotDecode("pyarrow is not installed", cure=cure) from e
+            raise CannotDecode("pyarrow is not installed", cure="pip install pyarrow, or leave form out: with decode=True columns are lists") from e
         except (ValueError, StopIteration, OSError) as e:
             raise ProtocolError(f"an Arrow stream: {e}") from None
         if records.num_rows != self.samples:
@@ -199,15 +198,12 @@ class Stream(NamedTuple):
         return records
 
 
-def open_arrow(head: Head, body: memoryview) -> tuple[memoryview, Stream]:
-    """Returns the bytes of a batch that is an Arrow stream, and how to read it."""
-    return body, Stream(head.samples)
-
-
 Layout = Union[Table, ArrayHeader, Stream]
 """The positions of samples in a body, or its columns."""
 
-OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {FRAMED: open_framed, NPY: open_npy, ARROW: open_arrow}
+OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {
+    FRAMED: open_framed, NPY: open_npy, ARROW: lambda head, body: (body, Stream(head.samples)),
+}  # fmt: skip
 """By media type: functions that return the sample bytes and their layout."""
 
 

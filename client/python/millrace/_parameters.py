@@ -268,7 +268,8 @@ class Reading:
     on_error        action if a decoder, filter or transform fails for a sample: "raise"; "skip" omits the sample and logs the
                     SampleError; a function of the SampleError returns a value to use instead, or None to leave the sample out
     keys            include the samples' names in every batch
-    form            form of the bodies (page Forms of an answer), for `batch.data`: such a batch has no samples to decode. None: framed
+    form            form of the bodies (page Forms of an answer), for `batch.data`: such a batch has no samples to decode. None: framed.
+                    "arrow": its columns are pyarrow arrays
     allow_pickle    let decode=True read pickles, which can execute arbitrary code of their writer
     threads         threads that fetch and decode. None: 4; in a torch worker the cores divided by the workers, 2 at most; MapDataset: 1
     prefetch_bytes  stored bytes to read ahead: a JPEG counts with the length of its file; 0: one batch at a time

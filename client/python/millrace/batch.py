@@ -163,9 +163,9 @@ class Batch(Sequence["Sample"]):
     @overload
     def __getitem__(self, at: slice) -> list[Sample]: ...
     @overload
-    def __getitem__(self, at: str) -> list[Any]: ...
+    def __getitem__(self, at: str) -> Any: ...
 
-    def __getitem__(self, at: Union[int, slice, str]) -> Union[Sample, list[Sample], list[Any]]:
+    def __getitem__(self, at: Union[int, slice, str]) -> Any:
         if isinstance(at, str):
             return self.column(at)
         if isinstance(at, slice):

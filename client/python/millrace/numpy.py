@@ -68,11 +68,11 @@ def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode:
     return replace(client_of(source)._epoch(number, decode=automatic, **flat({**options, "dataset": dataset})), gather=_stack)
 
 
-def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None, *, part: Optional[str] = None) -> np.ndarray[Any, Any]:
+def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None) -> np.ndarray[Any, Any]:
     """Returns a batch as one array, whose first axis is the samples.
 
     A batch in the form `npy` contains type and shape. Without `form`, pass the dtype of an element and, if samples have more than one axis,
-    their shape. All samples, or all contents of `part`, must have the same length. Parts are not contiguous in a batch and are copied.
+    their shape. All samples must have the same length.
     """
     layout = batch.layout
     if isinstance(layout, ArrayHeader):
@@ -84,16 +84,10 @@ def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None
     axes = tuple(shape) if shape is not None else (-1,)
     if n == 0:
         return np.empty((0, *(0 if a < 0 else a for a in axes)), kind)
-    if part is None:
-        bounds = batch.table.bounds
-        size = bounds[1] - bounds[0]
-        if bounds[-1] - bounds[0] == n * size and all(b - a == size for a, b in itertools.pairwise(bounds)):
-            return np.frombuffer(batch.data[bounds[0] : bounds[-1]], dtype=kind).reshape(n, *axes)
+    bounds = batch.table.bounds
+    if [b - a for a, b in itertools.pairwise(bounds)] != [bounds[1] - bounds[0]] * n:
         raise InvalidArgument("array: the samples differ in length")
-    views = batch.raw(part)
-    if any(len(v) != len(views[0]) for v in views):
-        raise InvalidArgument(f"array: the parts {part!r} differ in length")
-    return np.stack([np.frombuffer(v, dtype=kind).reshape(axes) for v in views])
+    return np.frombuffer(batch.data[bounds[0] : bounds[-1]], dtype=kind).reshape(n, *axes)
 
 
 def _descr(descr: Any) -> Any:

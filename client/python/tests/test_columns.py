@@ -82,7 +82,8 @@ def test_equal_to_pyarrow(client: millrace.Client, table: tuple[Path, Any]) -> N
         rows: list[int] = []
         for rank in range(2):
             share = Share(rank=rank, world_size=2)
-            rows += [row for batch in client.epoch(0, global_batch_size=size, share=share, reading=Reading(form="arrow")) for row in check(batch, table[1])]
+            for batch in client.epoch(0, global_batch_size=size, share=share, reading=Reading(form="arrow")):
+                rows += check(batch, table[1])
         assert sorted(rows) == list(range(ROWS))
 
 
@@ -143,13 +144,13 @@ with millrace.Client({str(client.core)!r}) as client:
     done = subprocess.run([sys.executable, "-c", program], env=harness.without("pyarrow"), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     said, kind = done.stdout.splitlines()
-    assert said == "pyarrow is not installed; pip install pyarrow, or leave form out and say decode=True: columns are then lists"
+    assert said == "pyarrow is not installed; pip install pyarrow, or leave form out: with decode=True columns are lists"
     assert kind == "<class 'list'>"
 
 
 @pytest.mark.parametrize("body", [b"", b"no Arrow", b"\xff\xff\xff\xff\0\0\0\0"])
 def test_damaged_streams(body: bytes) -> None:
-    with pytest.raises(millrace.errors.ProtocolError, match="^an Arrow stream: "):
+    with pytest.raises(millrace.errors.ProtocolError, match=r"^an Arrow stream: "):
         Stream(5).read(memoryview(body))
 
 

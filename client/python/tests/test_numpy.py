@@ -48,7 +48,6 @@ def test_records(tmp_path: Path) -> None:
         assert np.array_equal(together[together[:, 0, 0].argsort()], rows)
         framed = client.epoch(0).batch(0)
         assert np.array_equal(millrace.numpy.array(framed, "<i2", (3, 4)), got[0])
-        assert np.array_equal(millrace.numpy.array(framed, "<i2", (3, 4), part="bin"), got[0])
         assert bytes(client.epoch(0, reading=Reading(form="records")).batch(0).data) == got[0].tobytes()
         assert np.array_equal(millrace.numpy.array(millrace.numpy.epoch(client, 0, reading=Reading(form="npy")).batch(0)), got[0])
         with pytest.raises(millrace.InvalidArgument, match="give a dtype"):
@@ -70,8 +69,6 @@ def test_tokens(tmp_path: Path) -> None:
 def test_samples_that_differ(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url) as client:
         batch = client.epoch(0).batch(0)
-        with pytest.raises(millrace.InvalidArgument, match="differ in length"):
-            millrace.numpy.array(batch, "u1", part="jpg")
         with pytest.raises(millrace.InvalidArgument, match="differ in length"):
             millrace.numpy.array(batch, "u1")
 

@@ -39,7 +39,10 @@ def await_none_lent(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"fields": "jpg"}, {"keys": True}, {"seed": 7, "global_batch_size": 100, "rank": 1, "world_size": 3}, {"form": "arrow"}, {"form": "tar"}, {"fields": "cls"}],
+    [
+        {}, {"fields": "jpg"}, {"fields": "cls"}, {"keys": True}, {"seed": 7, "global_batch_size": 100, "rank": 1, "world_size": 3},
+        {"form": "arrow"}, {"form": "tar"},
+    ],
 )
 def test_the_same_bytes(neighbour: harness.Gateway, gateway: harness.Gateway, options: dict[str, Any]) -> None:
     lends = options.get("form") != "tar" and options.get("fields") != "cls"  # fields="cls" is too small to be shared

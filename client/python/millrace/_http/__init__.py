@@ -16,17 +16,5 @@ from .settings import TLS, Path, Routing, Settings, Token, secret
 from .wire import Task
 
 __all__ = [
-    "TLS",
-    "Answered",
-    "Expected",
-    "Gateways",
-    "Path",
-    "Routing",
-    "Settings",
-    "Task",
-    "Token",
-    "endpoints_of",
-    "expand",
-    "parse",
-    "secret",
-]
+    "TLS", "Answered", "Expected", "Gateways", "Path", "Routing", "Settings", "Task", "Token", "endpoints_of", "expand", "parse", "secret",
+]  # fmt: skip

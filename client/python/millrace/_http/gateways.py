@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Optional, TypeVar
 from urllib.parse import quote, unquote
 
-from .._layout import OPEN, Head, Layout, open_arrow, open_framed, samples_after
+from .._layout import ARROW, OPEN, Head, Layout, open_framed, samples_after
 from .._process import Buffers, Take, new
 from ..crc import checksum
 from ..errors import (
@@ -384,7 +384,7 @@ class Transfer:
     """The transfer of a batch. It keeps the bytes of a truncated body: the ETag identifies the same bytes on any gateway."""
 
     def __init__(self, settings: Settings, want: Expected, take: Take, announced: Optional[Callable[[int], None]], *, writable: bool) -> None:
-        self._settings, self._want, self._take, self._announced, self._writable = settings, want, take, announced, writable
+        self._settings, self._want, self._take, self._announced, self._writable = settings, want, take, announced or (lambda _: None), writable
         self._target = target_of(want.path, want.query)
         self._check = checksum(settings.routing.check)
         self._drop()
@@ -404,7 +404,8 @@ class Transfer:
     def _answer(self, wire: Wire, a: Attempt) -> Answered:
         g = a.gateway
         headers = {"Range": f"bytes={self._got}-", "If-Range": self._head.etag} if self._got and self._head else {}
-        if asks := self._asks_for_memory(g):
+        may = shm.SUPPORTED and self._settings.routing.shared_memory and bool(g.address.socket)
+        if asks := may and not self._writable and self._want.query.get("format") in ("framed", "arrow"):
             headers["Accept"] = shm.MEDIA_TYPE
         with wire.send(a, "GET", self._target, headers) as r:
             if r.status not in (200, 206) or (r.status == 206 and not self._got):
@@ -430,26 +431,20 @@ class Transfer:
         except ProtocolError as e:
             raise no_answer(e.message, g) from None
 
-    def _asks_for_memory(self, g: Gateway) -> bool:
-        may = shm.SUPPORTED and self._settings.routing.shared_memory and bool(g.address.socket) and not self._writable
-        return may and self._want.query.get("format") in ("framed", "arrow")
-
     def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
         """Accepts a body in shared memory, except the table of the framed form."""
         table, framed = self._body, self._want.query.get("format") == "framed"
         self._drop()  # the remaining part would belong to another response
+        if not isinstance(r.sock, shm.LocalSocket):
+            raise no_answer("no memory: this connection brings none", g)
         try:
-            if not isinstance(r.sock, shm.LocalSocket):
-                raise ProtocolError("no memory: this connection brings none")
             data = r.sock.take(r.headers.get("millrace-shared"), samples_after(head, table) if framed else None)
             self._refuse_above(len(table) + len(data), g)
-            if self._announced is not None:
-                self._announced(len(table) + len(data))
+            self._announced(len(table) + len(data))
             self._compare(head, g, table, data)
-            return (head, *(open_framed(head, table, data) if framed else open_arrow(head, data)))
+            return (head, *(open_framed(head, table, data) if framed else OPEN[ARROW](head, data)))
         except ProtocolError as e:
-            if isinstance(r.sock, shm.LocalSocket):
-                r.sock.segments.spoiled = True  # the shared memory is not reliable either
+            r.sock.segments.spoiled = True  # the shared memory is not reliable either
             raise no_answer(e.message, g) from None
 
     def _compare(self, head: Head, g: Gateway, *parts: memoryview) -> None:
@@ -479,8 +474,7 @@ class Transfer:
         if head.content_type == shm.MEDIA_TYPE:  # a table, whose length differs from the batch's
             self._head, self._body = head, memoryview(bytearray(length))
             return
-        if self._announced is not None:
-            self._announced(length)
+        self._announced(length)
         self._head, self._body = head, self._take(length)
 
     def _refuse_above(self, length: int, g: Gateway) -> None:
