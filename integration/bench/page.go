@@ -67,7 +67,7 @@ func stored(root string) ([]File, error) {
 			f.older = f.older || ok != (r.Bound != nil) || ok && (*r.Bound != m.bound || r.AtMost != m.atMost)
 		}
 	}
-	order := []string{"", "peers", "parquet", "training", "workers"}
+	order := []string{"", "peers", "parquet", "columns", "training", "workers"}
 	slices.SortFunc(files, func(a, b File) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Section), slices.Index(order, b.Section)), cmp.Compare(a.Goal, b.Goal))
 	})
