@@ -126,9 +126,9 @@ def main() -> None:
     head = ["set", "batch", "", "1,000 rows/s", "MB/s", "times pyarrow's", "MB per CPU s", "times pyarrow's"]
     text = f"""## Columns of Parquet
 
-Rows of local Parquet files as Arrow columns, in one process without workers: `ParquetFile.iter_batches` of pyarrow {pyarrow.__version__} in stored
-order, and `Reading(form="arrow")` of Millrace, shuffled by its default order, from a gateway that has decoded all rows before. Sets of
-{options.mebibytes} MiB in four files of eight row groups. Processor time is that of the process and the gateway together. Medians of
+Rows of local Parquet files as Arrow columns, in one process without workers. pyarrow {pyarrow.__version__} reads in stored order, by
+`ParquetFile.iter_batches`. Millrace shuffles by its default order, and reads by `Reading(form="arrow")` from a gateway that has decoded all
+rows before. Sets of {options.mebibytes} MiB in four files of eight row groups. Processor time is that of the process and the gateway together. Medians of
 {options.rounds} rounds with quartiles of the ratios, Python {platform.python_version()}.
 `make build && tools/python.sh -- integration/bench/peers/columns.py` measures again.
 
