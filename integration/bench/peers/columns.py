@@ -128,8 +128,8 @@ def main() -> None:
 
 Rows of local Parquet files as Arrow columns, in one process without workers. pyarrow {pyarrow.__version__} reads in stored order, by
 `ParquetFile.iter_batches`. Millrace shuffles by its default order, and reads by `Reading(form="arrow")` from a gateway that has decoded all
-rows before. Sets of {options.mebibytes} MiB in four files of eight row groups. Processor time is that of the process and the gateway together. Medians of
-{options.rounds} rounds with quartiles of the ratios, Python {platform.python_version()}.
+rows before. Sets of {options.mebibytes} MiB in four files of eight row groups. Processor time is that of the process and the gateway
+together. Medians of {options.rounds} rounds with quartiles of the ratios, Python {platform.python_version()}.
 `make build && tools/python.sh -- integration/bench/peers/columns.py` measures again.
 
 {report.table(head, rows)}"""
