@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Optional, Union
 
 from ._process import import_whole, literal
-from .errors import CannotDecode, ProtocolError
+from .errors import CannotDecode, InvalidArgument, ProtocolError
 
 FRAMED = "application/vnd.millrace.framed"
 NPY = "application/x-npy"
@@ -205,6 +205,13 @@ OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {
     FRAMED: open_framed, NPY: open_npy, ARROW: lambda head, body: (body, Stream(head.samples)),
 }  # fmt: skip
 """By media type: functions that return the sample bytes and their layout."""
+
+
+class Keys(list[str]):
+    """The names of samples. If it is called like the method of a dict, it raises an error with an explanation."""
+
+    def __call__(self) -> Any:
+        raise InvalidArgument("batch.keys are the names of the samples, without (): the names of their parts are batch.names()")
 
 
 class Manifest(NamedTuple):

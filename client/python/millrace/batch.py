@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._layout import Head, Layout, Manifest, Stream, Table
+from ._layout import Head, Keys, Layout, Manifest, Stream, Table
 from ._process import is_free, no_fork, own, size_of
 from ._selection import Contents
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
@@ -62,7 +62,6 @@ class Batch(Sequence["Sample"]):
     on this machine shares the memory. `with batch:` closes it at the end.
 
     A batch that was requested in a `form` is not split into samples: it has only `data`, `keys`, `positions` and the values of its header.
-    With the form "arrow" it also has columns, which are arrays of pyarrow over the batch's memory.
     """
 
     def __init__(self, head: Head, data: memoryview, decoding: Decoding, layout: Optional[Layout] = None) -> None:
@@ -206,7 +205,7 @@ class Batch(Sequence["Sample"]):
     @property
     def keys(self) -> Sequence[str]:
         """The names of the samples, fetched separately unless `Reading(keys=True)` included them."""
-        return _Keys(self._pick(self._all_keys()))
+        return Keys(self._pick(self._all_keys()))
 
     def _all_keys(self) -> Sequence[str]:
         keys = self.layout.keys if isinstance(self.layout, Table) else None
@@ -243,7 +242,7 @@ class Batch(Sequence["Sample"]):
         return self[name] if name in self.names() else default
 
     def column(self, name: str) -> Any:
-        """Returns one part of all samples, decoded if there is a decoder for it. A null value is None."""
+        """Returns one part of all samples, decoded if there is a decoder for it. A null is None. In the form arrow it is a pyarrow.Array."""
         if isinstance(self.layout, Stream):
             return self._read(self.layout).column(name)
         done = self._decoded.get(name)
@@ -279,8 +278,7 @@ class Batch(Sequence["Sample"]):
         return contents.names(self.table.names())
 
     def _read(self, stream: Stream) -> Any:
-        if self._records is None:
-            self._records = stream.read(self.data)
+        self._records = stream.read(self.data) if self._records is None else self._records
         return self._records
 
     def _source_of(self, i: int) -> str:
@@ -426,13 +424,6 @@ class Batch(Sequence["Sample"]):
     def decoded_size(self) -> int:
         """Estimates the bytes of decoder results and of the value made from them."""
         return sum(map(size_of, (self.value, self._decoded, self._some)))
-
-
-class _Keys(list[str]):
-    """The names of samples. If it is called like the method of a dict, it raises an error with an explanation."""
-
-    def __call__(self) -> Any:
-        raise InvalidArgument("batch.keys are the names of the samples, without (): the names of their parts are batch.names()")
 
 
 class Parts(dict[str, Any]):
