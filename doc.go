@@ -32,6 +32,6 @@
 // internal/objstore is the interface to every store. simulate runs order, readers and
 // policies under a simulated clock; experiments tests published ideas.
 //
-// docs/dev/datapath.md follows one batch through datapath. arch_test.go lists the imports
+// docs/dev/datapath.md follows one batch through datapath. floorplan_test.go lists the imports
 // that each package may have.
 package millrace

@@ -55,7 +55,7 @@ func TestOpen_NewerProgram(t *testing.T) {
 		"index version":     {change: func(index, _ []byte) { index[8] = layout.IndexVersion + 1 }},
 		"unknown constant":  {change: replace(`"chunk_size"`, `"chunk_kind"`)},
 		"format":            {change: replace(`"tar"`, `"xyz"`)},
-		"codec":             {change: func(index, _ []byte) { section(index, layout.SecChunks)[48] = 9 }},
+		"codec":             {change: func(index, _ []byte) { section(index, layout.SecChunks)[48] = 200 }},
 		"rules of cutting":  {change: replace(`"chunk_size":8388608,"defaults":{"shuffle":"slot","window":128,"seed":"0","batch_size":256,"tail":"short"`, `"cutter":1,"chunk_size":8,"defaults":{"shuffle":"slot","window":1,"seed":"0","batch_size":2,"tail":"drop"`), opens: true},
 		"rules of scanning": {change: replace(`"scanner":1`, `"scanner":2`), opens: true},
 		"binding":           {change: func(_, binding []byte) { binding[7] += 8 }},

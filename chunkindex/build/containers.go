@@ -32,6 +32,9 @@ type container struct {
 // alone is the advice for a container that a format reads only if no other format is present.
 const alone = "select only such objects with --match"
 
+// byName begins the advice for a container that is read under another name.
+const byName = "let its name end in "
+
 const (
 	zarrName  = "zarr"
 	zarrGroup = "zarr.json" // present in every directory of a zarr version 3 store
@@ -47,8 +50,8 @@ func containers() []container {
 		frames  = "compress it with zstd or gzip instead"
 	)
 	return []container{
-		{"Parquet", nil, 0, "PAR1", false, "let its name end in .parquet, or name the format (--format parquet)"},
-		{"Arrow IPC", nil, 0, "ARROW1", false, "let its name end in .arrow, or name the format (--format arrow)"},
+		{"Parquet", nil, 0, "PAR1", false, byName + ".parquet, or name the format (--format parquet)"},
+		{"Arrow IPC", nil, 0, "ARROW1", false, byName + ".arrow, or name the format (--format arrow)"},
 		{"Feather", nil, 0, "FEA1", false, "read it with pyarrow.feather and write it with pyarrow.parquet"},
 		{"ORC", []string{".orc"}, 0, "ORC", false, "read it with pyarrow.orc and write it with pyarrow.parquet"},
 		{"Avro", []string{".avro"}, 0, "Obj\x01", false, "read it with fastavro and write it with pyarrow.parquet"},
@@ -72,9 +75,9 @@ func containers() []container {
 		{"compressed by lz4", []string{".lz4"}, 0, "\x04\x22\x4d\x18", true, frames},
 		{"compressed by LZMA, Brotli, Snappy or compress", []string{".lzma", ".br", ".snappy", ".sz", ".z"}, 0, "", true, frames},
 		{"compressed by bzip2", []string{".bz2", ".tbz", ".tbz2"}, 0, "BZh", true, frames},
-		{"compressed by gzip", nil, 0, "\x1f\x8b\x08", true, "let its name end in .gz"},
-		{"compressed by zstd", nil, 0, "\x28\xb5\x2f\xfd", true, "let its name end in .zst"},
-		{"compressed by xz", nil, 0, "\xfd7zXZ\x00", true, "let its name end in .xz"},
+		{"compressed by gzip", nil, 0, "\x1f\x8b\x08", true, byName + ".gz"},
+		{"compressed by zstd", nil, 0, "\x28\xb5\x2f\xfd", true, byName + ".zst"},
+		{"compressed by xz", nil, 0, "\xfd7zXZ\x00", true, byName + ".xz"},
 	}
 }
 
@@ -82,6 +85,9 @@ func containers() []container {
 func (c container) refusal() error {
 	if c.cure == alone {
 		return fmt.Errorf("it is %s, which is read only if no other format is present: %s, or exclude it with --match", c.name, c.cure)
+	}
+	if strings.HasPrefix(c.cure, byName) {
+		return fmt.Errorf("it is %s, but its name does not say so: %s, or exclude it with --match", c.name, c.cure)
 	}
 	return fmt.Errorf("it is %s, which is not supported: %s, or exclude it with --match", c.name, c.cure)
 }

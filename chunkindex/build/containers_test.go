@@ -26,8 +26,8 @@ func storeOf(objects map[string]string) *memstore.Store {
 func TestRun_RejectsContainers(t *testing.T) {
 	type row struct{ key, body, want string }
 	rows := []row{
-		{"x", "PAR1....", "it is Parquet, which is not supported: let its name end in .parquet"},
-		{"x", "ARROW1\x00\x00", "it is Arrow IPC, which is not supported: let its name end in .arrow"},
+		{"x", "PAR1....", "it is Parquet, but its name does not say so: let its name end in .parquet"},
+		{"x", "ARROW1\x00\x00", "it is Arrow IPC, but its name does not say so: let its name end in .arrow"},
 		{"x", "FEA1", "it is Feather"},
 		{"x", "\xfd7zXZ\x00\x00", "let its name end in .xz"},
 		{"x", "BZh91AY&SY", "it is compressed by bzip2, which is not supported: compress it with zstd or gzip instead"},

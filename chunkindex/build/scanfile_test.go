@@ -94,7 +94,7 @@ func TestTakeKept_InvalidScans(t *testing.T) {
 		"frame of 4 GiB":          func(b []byte) []byte { copy(b[begin:], "\xff\xff\xff\xff"); return b },
 		"samples of 4 GiB":        frame(func(f []byte) { copy(f[44:], "\xff\xff\xff\xff") }),
 		"chunk longer":            frame(func(f []byte) { binary.LittleEndian.PutUint64(f[36:], 1<<20) }),
-		"unknown codec":           frame(func(f []byte) { f[72] = 9 }),
+		"unknown codec":           frame(func(f []byte) { f[72] = 200 }),
 		"bytes to pass over":      frame(func(f []byte) { f[76] = 1 }),
 		"extent in another shard": frame(func(f []byte) { f[80] = 1 }),
 		"extent past the end":     frame(func(f []byte) { binary.LittleEndian.PutUint64(f[88:], 1<<20) }),

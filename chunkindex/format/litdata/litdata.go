@@ -54,45 +54,54 @@ type chunk struct {
 	Filename string `json:"filename"`
 }
 
-// survey claims the chunks in an index.json with a list of "chunks".
-func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+// readIndex reads the chunks and their configuration from an index.json with a list of "chunks". c
+// is nil if there is none, or if the chunks contain rows of Arrow, which that format reads.
+func readIndex(ctx context.Context, l format.Listing, o format.Options) (chunks []chunk, c *config, err error) {
 	var index struct {
 		Chunks []chunk `json:"chunks"`
 		Config *config `json:"config"`
 	}
 	found, err := offsets.ReadIndex(ctx, l, "chunks", &index)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !found {
 		if o.Named {
-			return nil, fmt.Errorf("no %s with a list of \"chunks\"", offsets.IndexKey)
+			return nil, nil, fmt.Errorf("no %s with a list of \"chunks\"", offsets.IndexKey)
 		}
-		return nil, nil
+		return nil, nil, nil
 	}
 	if index.Config == nil || len(index.Chunks) == 0 {
-		return nil, fmt.Errorf("%s has no chunks or no config", offsets.IndexKey)
+		return nil, nil, fmt.Errorf("%s has no chunks or no config", offsets.IndexKey)
 	}
-	c := index.Config
-	if err := c.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
+	if err := index.Config.check(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
 	}
 	if rows, err := offsets.ReadRows(ctx, l); err != nil || rows != nil {
 		if err == nil && o.Named {
 			err = fmt.Errorf("chunk %.200q contains rows of Arrow: use --format arrow", rows[0].Key)
 		}
+		return nil, nil, err
+	}
+	return index.Chunks, index.Config, nil
+}
+
+// survey claims the chunks in an index.json.
+func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
+	chunks, c, err := readIndex(ctx, l, o)
+	if err != nil || c == nil {
 		return nil, err
 	}
 	var cut blocks
 	if c.ofTokens() {
-		if cut, err = newBlocks(index.Chunks, o.SequenceLength); err != nil {
+		if cut, err = newBlocks(chunks, o.SequenceLength); err != nil {
 			return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
 		}
 	} else if o.SequenceLength != 0 {
 		return nil, fmt.Errorf("--sequence-length does not apply to the items of %s: it applies only to chunks of %s", offsets.IndexKey, tokensLoader)
 	}
-	listed := make([]offsets.Listed, 0, len(index.Chunks))
-	for _, one := range index.Chunks {
+	listed := make([]offsets.Listed, 0, len(chunks))
+	for _, one := range chunks {
 		s, err := one.listed(c, cut)
 		if err != nil {
 			return nil, fmt.Errorf("%s: chunk %.200q: %w", offsets.IndexKey, one.Filename, err)

@@ -30,8 +30,7 @@ func surveyBase64(_ context.Context, l format.Listing, o format.Options) (*forma
 	d := format.NewDataset(shards, scanLines)
 	if d != nil {
 		d.Decode = func(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
-			stored := io.NewSectionReader(at{ctx, in}, 0, shards[shard].Size)
-			r := &base64Reader{in: bufio.NewReader(stored)}
+			r := &base64Reader{in: bufio.NewReader(format.Stored(ctx, in, shards[shard].Size))}
 			return format.Decoded{ReadCloser: r, Codec: toy, Frames: r}, nil
 		}
 	}
@@ -115,19 +114,6 @@ func decodeLines(_, stored, dst []byte) error {
 
 // toy is the number of the codec, which is not in the table of codecs.
 const toy codec.Codec = 200
-
-// at implements io.ReaderAt for a stored object.
-type at struct {
-	ctx context.Context
-	in  format.Ranges
-}
-
-func (a at) ReadAt(p []byte, offset int64) (int, error) {
-	if err := a.in.ReadRange(a.ctx, offset, p); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
 
 func base64Dataset() scantest.Dataset {
 	line := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) + "\n" }
