@@ -38,7 +38,7 @@ type list struct {
 
 var (
 	errLevels = errors.New("the levels of its columns do not match each other")
-	errNull   = errors.New("a list of fixed-size values has a null element, which is not supported: write the file again with a value for each null, or with null for the whole list")
+	errNull   = errors.New("a list of fixed-size values has a null element, which is not supported: omit the column (--fields), or write the file again with a value for each null or with null for the whole list")
 )
 
 // planner converts a schema to records. It consumes the columns in schema order.

@@ -182,6 +182,13 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	scantest.Refuses(t, jsonl.Format(), format.Options{Named: true}, scantest.Objects{"a.jsonl": []byte("{}\n"), "b.png": []byte("\x89PNG\n")}, "shard b.png: at offset 0: line 1: not UTF-8")
+	for text, want := range map[string]string{
+		"\x1f\x8b\x08\x00\x00": "object a.json: it is compressed by gzip, but its name does not say so: let its name end in .gz",
+		"\xff\xfe{\x00}\x00":   "object a.json: it is UTF-16, not UTF-8: convert it",
+		"\xfe\xff\x00{\x00}":   "object a.json: it is UTF-16, not UTF-8: convert it",
+	} {
+		scantest.Refuses(t, jsonl.Format(), format.Options{}, scantest.Objects{"a.json": []byte(text), "b.json": []byte("{}\n{}\n")}, want)
+	}
 }
 
 func TestFraming(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
@@ -54,6 +55,9 @@ const maxLook = 16 << 20
 // value.
 func look(ctx context.Context, l format.Listing, o format.Object, head []byte, named bool) (kind, error) {
 	for n := int64(format.HeadSize); ; {
+		if fault := unreadable(head); fault != "" {
+			return other, fmt.Errorf("object %s: %s", o.Key, fault)
+		}
 		k, sure := guess(head, int64(len(head)) < n, named)
 		if sure || n >= maxLook {
 			return k, nil
@@ -64,6 +68,18 @@ func look(ctx context.Context, l format.Listing, o format.Object, head []byte, n
 			return other, err
 		}
 	}
+}
+
+// unreadable returns the error for an object that is compressed or not UTF-8, and is named like a
+// text, or "".
+func unreadable(head []byte) string {
+	switch {
+	case bytes.HasPrefix(head, []byte("\x1f\x8b\x08")):
+		return "it is compressed by gzip, but its name does not say so: let its name end in .gz"
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return "it is UTF-16, not UTF-8: convert it with iconv -f UTF-16 -t UTF-8"
+	}
+	return ""
 }
 
 // trim removes a byte order mark and white space from the start of a text.

@@ -152,8 +152,11 @@ func (d *dataset) merge(key string, schema []*rows.Node) (err error) {
 	d.schema, err = rows.Merge(d.schema, schema)
 	if differ, ok := errors.AsType[*rows.MergeError](err); ok {
 		column, _, _ := strings.Cut(differ.Column, ".")
-		return fmt.Errorf("column %q is of type %s here, and of type %s in %s: index the files of each type separately (--match), or omit the column (--fields)",
-			differ.Column, differ.Other, differ.First, d.origins[column])
+		cure := "index the files of each type separately (--match)"
+		if d.Codec == codec.Parquet {
+			cure += ", or omit the column (--fields)"
+		}
+		return fmt.Errorf("column %q is of type %s here, and of type %s in %s: %s", differ.Column, differ.Other, differ.First, d.origins[column], cure)
 	}
 	return err
 }
