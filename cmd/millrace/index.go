@@ -114,6 +114,9 @@ func (x *indexFlags) definePlace(f *cli.Flags) {
 
 // place parses the dataset's address and applies the flags of definePlace.
 func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
+	if folder, pattern := location.SplitPattern(arg); pattern != "" && x.opt.Match == "" {
+		arg, x.opt.Match = folder, pattern
+	}
 	l := one(f, arg)
 	if x.followLinks {
 		if err := l.FollowLinks(); err != nil {
@@ -197,7 +200,8 @@ func checkMatch(f *cli.Flags, pattern string) {
 const indexManual = `Reads the shards of DATASET once and stores an index beside them; nothing is copied. Later runs
 read only changes and keep the earlier plan parameters. An interrupted run resumes.
 
-DATASET is s3://bucket/prefix, file:///dir or a directory. The address of a bucket can set its
+DATASET is s3://bucket/prefix, file:///dir or a directory; a pattern behind it, such as
+train-{000..146}.tar, is that of --match. The address of a bucket can set its
 service: ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE&bandwidth=SIZE
 &max_conns=N. Shards may be compressed by gzip, zstd or xz. Formats are detected:
   %s

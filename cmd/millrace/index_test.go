@@ -57,6 +57,27 @@ func TestIndex_ReportsFormatAndIgnoredObjects(t *testing.T) {
 	}
 }
 
+// TestIndex_TakesAPatternInTheAddress: the pattern is that of --match, unless a file has the name.
+func TestIndex_TakesAPatternInTheAddress(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"x-000.jsonl", "x-001.jsonl", "x-002.jsonl", "y.jsonl"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pattern, want := range map[string]string{"/x-{000..001}.jsonl": "2 samples", "/x-*.jsonl": "3 samples", "/*": "4 samples", "": "4 samples"} {
+		if o := ok(t, "index", dir+pattern); !strings.Contains(o.stdout, want) {
+			t.Errorf("%s: got %s, want %s", pattern, o.stdout, want)
+		}
+	}
+	if o := millrace(t, nil, "index", dir+"/x-*.jsonl", "--match", "y*"); o.code != exitUsage || !strings.Contains(o.stderr, "an address cannot contain a pattern") {
+		t.Errorf("with --match: got exit code %d, %s", o.code, o.stderr)
+	}
+	if o := millrace(t, nil, "info", dir+"/x-*.jsonl"); o.code != exitUsage {
+		t.Errorf("info: got exit code %d", o.code)
+	}
+}
+
 // TestIndex_SkipsHiddenObjects: index counts hidden objects, and warns if the earlier index
 // contained them. --hidden includes them.
 func TestIndex_SkipsHiddenObjects(t *testing.T) {

@@ -296,14 +296,29 @@ func parsePath(s string) (l Location, err error) {
 	return l, err
 }
 
+// SplitPattern divides an address with a pattern, such as s3://bucket/p/x-{000..004}.tar, into the
+// address of its folder, with parameters, and the pattern. Without a pattern, or if a file has the
+// whole text as its name, the pattern is empty.
+func SplitPattern(s string) (folder, pattern string) {
+	address, query, isURL := strings.Cut(s, "?")
+	if _, err := os.Stat(strings.TrimPrefix(s, "file://")); err == nil || !strings.ContainsAny(address, "*{") {
+		return s, ""
+	}
+	folder, _ = path.Split(address[:strings.IndexAny(address, "*{")])
+	pattern = address[len(folder):]
+	if folder = cmp.Or(folder, "."); isURL {
+		folder += "?" + query
+	}
+	return folder, pattern
+}
+
 // refusePattern returns an error for an address with a pattern, which is not a single location.
 func refusePattern(s string) error {
-	address, _, _ := strings.Cut(s, "?")
-	if _, err := os.Stat(strings.TrimPrefix(s, "file://")); err == nil || !strings.ContainsAny(address, "*{") {
+	folder, pattern := SplitPattern(s)
+	if pattern == "" {
 		return nil
 	}
-	place, _ := path.Split(address[:strings.IndexAny(address, "*{")])
-	return fmt.Errorf("an address cannot contain a pattern: use %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), address[len(place):])
+	return fmt.Errorf("an address cannot contain a pattern: use %s, and index it with --match '%s'", HideSecrets(folder), pattern)
 }
 
 // indexName returns the name of an index at the end of a URL, empty if there is none. Errors do not repeat it, since it may

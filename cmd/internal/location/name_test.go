@@ -89,7 +89,7 @@ func TestParse_CommonMistakes(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"s3://bucket/p/*.parquet":          "use s3://bucket/p/, and index it with --match '*.parquet'",
-		"s3://bucket/p/*/x.tar?profile=a":  "use s3://bucket/p/, and index it with --match '*/x.tar'",
+		"s3://bucket/p/*/x.tar?profile=a":  "use s3://bucket/p/?profile=a, and index it with --match '*/x.tar'",
 		"s3://key:canary@bucket/p/*.tar":   "an address cannot contain a pattern",
 		"s3://bucket/p/x-{000..004}.tar":   "use s3://bucket/p/, and index it with --match 'x-{000..004}.tar'",
 		dir + "/{train,val}/x.tar":         "use " + dir + "/, and index it with --match '{train,val}/x.tar'",
