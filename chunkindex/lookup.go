@@ -43,17 +43,14 @@ func (e *AmbiguousKeyError) Error() string {
 // hashes match.
 func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error) {
 	from, to := uint64(0), x.totals.Samples
-	segments := x.segments
 	if shard != "" {
 		n, ok := x.shardNumber(shard)
 		if !ok {
 			return 0, false, nil
 		}
 		from, to = x.firstOf(n), x.firstOf(n+1)
-		s := x.segmentOfShard(n)
-		segments = []Segment{*s}
 	}
-	found, err := x.find(ctx, key, segments, from, to)
+	found, err := x.find(ctx, key, from, to)
 	switch {
 	case err != nil:
 		return 0, false, fmt.Errorf("index %.12s: %w", x.generation, err)
@@ -69,27 +66,33 @@ func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, o
 	return 0, false, e
 }
 
-// find returns the samples in [from, to) of the segments that have the key, in stored order. It may
-// stop at one sample more than an error lists.
-func (x *Index) find(ctx context.Context, key string, segments []Segment, from, to uint64) ([]uint64, error) {
-	found := make([][]uint64, len(segments))
-	err := parallel.Each(ctx, fetchersAtOnce, len(segments), func(ctx context.Context, _, i int) (err error) {
-		s := &segments[i]
-		if s.head.Hashed() > 0 {
-			found[i], err = x.withKey(ctx, s, key, from, to)
-		} else {
-			found[i] = x.numbered(s, key, from, to)
+// find returns the samples in [from, to) that have the key, in stored order. It may stop at one
+// sample more than an error lists.
+func (x *Index) find(ctx context.Context, key string, from, to uint64) ([]uint64, error) {
+	var hashed []*Segment // segments with samples in the range, whose keys are sorted by hash
+	for i := range x.segments {
+		s := &x.segments[i]
+		if first := x.first[s.chunk]; s.head.Hashed() > 0 && first < to && from < first+s.head.Samples {
+			hashed = append(hashed, s)
 		}
+	}
+	hash := layout.HashKey([]byte(key))
+	found := make([][]uint64, len(hashed)+1)
+	err := parallel.Each(ctx, fetchersAtOnce, len(hashed), func(ctx context.Context, _, i int) (err error) {
+		found[i], err = x.withKey(ctx, hashed[i], key, hash, from, to)
 		return err
 	})
-	return slices.Concat(found...), err
+	found[len(hashed)] = x.numbered(key, from, to)
+	all := slices.Concat(found...)
+	slices.Sort(all)
+	return all, err
 }
 
-// withKey returns the samples in [from, to) of a segment that have the key. It stops at one sample
-// more than an error lists.
-func (x *Index) withKey(ctx context.Context, s *Segment, key string, from, to uint64) (found []uint64, err error) {
+// withKey returns the samples in [from, to) of a segment that have the key with this hash. It stops
+// at one sample more than an error lists.
+func (x *Index) withKey(ctx context.Context, s *Segment, key string, hash, from, to uint64) (found []uint64, err error) {
 	base := x.first[s.chunk]
-	first := layout.HashRecord{Hash: layout.HashKey([]byte(key)), Sample: max(from, base) - base}
+	first := layout.HashRecord{Hash: hash, Sample: max(from, base) - base}
 	pages := int(layout.HashPages(s.head.Hashed()))
 	page, err := s.findPage(ctx, first, pages)
 	if err != nil {
@@ -154,9 +157,9 @@ func (x *Index) shardOf(chunk int) int {
 	return int(x.extents.shard[chunk])
 }
 
-// numbered returns the samples in [from, to) of a segment whose derived name equals the key. It
-// stops at one sample more than an error lists.
-func (x *Index) numbered(s *Segment, key string, from, to uint64) (found []uint64) {
+// numbered returns the samples in [from, to) whose derived name equals the key, in segments without
+// hashes. It stops at one sample more than an error lists.
+func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
 	slash := strings.LastIndexByte(key, '/')
 	if slash <= 0 {
 		return nil
@@ -167,8 +170,8 @@ func (x *Index) numbered(s *Segment, key string, from, to uint64) (found []uint6
 		return nil
 	}
 	begin, _ := x.shardNumber(stem)
-	for i := max(begin, s.First); i < s.First+s.Shards && strings.HasPrefix(x.shards[i].Key, stem) && len(found) <= MaxShardsListed; i++ {
-		if x.shards[i].Stem != len(stem) {
+	for i := begin; i < len(x.shards) && strings.HasPrefix(x.shards[i].Key, stem) && len(found) <= MaxShardsListed; i++ {
+		if x.shards[i].Stem != len(stem) || x.segmentOfShard(i).head.Hashed() > 0 {
 			continue
 		}
 		first := x.firstOf(i)
