@@ -54,6 +54,7 @@ type Index struct {
 	generation string
 	totals     layout.Totals
 	segments   []Segment
+	inPart     bool // a segment is not complete; requests ask for it
 	meta       layout.Meta
 	shards     []Shard
 	tables     TableCache
@@ -307,9 +308,7 @@ func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 const fetchersAtOnce = 16
 
 // InPart reports whether the local index is partial, so that reads may fetch pages from the store.
-func (x *Index) InPart() bool {
-	return slices.ContainsFunc(x.segments, func(s Segment) bool { return !s.pages.complete })
-}
+func (x *Index) InPart() bool { return x.inPart }
 
 // Fetch loads the sample tables of the given samples concurrently. Without it, Table calls would
 // fetch them from the store one at a time.

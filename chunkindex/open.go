@@ -159,15 +159,15 @@ func (s *indexSource) parseLocal(f *os.File) (*Index, error) {
 	if root.Bytes() != info.Size() {
 		return nil, layout.ErrMalformed
 	}
+	if err := s.checkSize(root.Bytes()); err != nil {
+		return nil, err
+	}
 	return s.parse(f, root, text)
 }
 
 // parse opens the segments in a local file and makes an index of them. It classifies errors: format
 // version, store, or ErrCorrupt. On success, the index owns the file.
 func (s *indexSource) parse(f *os.File, root *layout.Root, text []byte) (*Index, error) {
-	if err := s.checkSize(root.Bytes()); err != nil {
-		return nil, err
-	}
 	segments := make([]Segment, len(root.Segments))
 	file, base := newSegmentFile(f), int64(len(text))
 	for i, ref := range root.Segments {

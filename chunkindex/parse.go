@@ -35,6 +35,7 @@ func assemble(root *layout.Root, generation string, segments []Segment) (*Index,
 	for i := range x.segments {
 		s := &x.segments[i]
 		s.First, s.chunk = len(x.shards), len(x.lengths)
+		x.inPart = x.inPart || !s.pages.complete
 		if err := x.readResident(s); err != nil {
 			return nil, fmt.Errorf("segment %s: %w", s.Ref.Name(), err)
 		}
