@@ -19,7 +19,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 
@@ -152,16 +151,16 @@ type builder struct {
 	found   *format.Dataset
 
 	pub       publisher
-	old       *chunkindex.Index   // the current generation, if it exists and is readable
-	whole     map[int]int         // segments of old that stay as they are, by their first unit
-	lent      []*chunkindex.Index // other indexes of the prefix from which this run reuses chunks
-	named     bool                // the prefix has a named index, or this run creates one
-	made      *chunkindex.Index   // the new index, before it is published
-	file      *os.File            // the new segments of made
-	rules     []splitRule         // splits that the dataset defines, if the options select none
-	config    string              // configuration of the selected objects; empty: the only one, or none selected
-	hidden    map[string]bool     // relative keys of skipped hidden objects
-	unmatched string              // an object excluded by Match
+	old       *chunkindex.Index    // the current generation, if it exists and is readable
+	whole     map[int]wholeSegment // segments of old that stay as they are, by their first unit
+	lent      []*chunkindex.Index  // other indexes of the prefix from which this run reuses chunks
+	named     bool                 // the prefix has a named index, or this run creates one
+	made      *chunkindex.Index    // the new index, before it is published
+	file      *os.File             // the new segments of made
+	rules     []splitRule          // splits that the dataset defines, if the options select none
+	config    string               // configuration of the selected objects; empty: the only one, or none selected
+	hidden    map[string]bool      // relative keys of skipped hidden objects
+	unmatched string               // an object excluded by Match
 	shards    []objstore.Object
 	units     []unit
 	scans     []chunkSource // one source per unit
@@ -461,8 +460,8 @@ func (b *builder) segments() (all []chunkindex.Segment, err error) {
 	base := int64(0)
 	for i := 0; i < len(b.units); {
 		if s, ok := b.whole[i]; ok {
-			all = append(all, b.old.Segments()[s])
-			i = b.unitAfter(b.units[i].from + b.old.Segments()[s].Shards)
+			all = append(all, b.old.Segments()[s.number])
+			i = s.end
 			continue
 		}
 		end := b.segmentEnd(i)
@@ -492,19 +491,15 @@ func (b *builder) segmentEnd(unit int) int {
 	return unit
 }
 
-// unitAfter returns the number of the unit that begins with a shard, or the number of units.
-func (b *builder) unitAfter(shard int) int {
-	return sort.Search(len(b.units), func(i int) bool { return b.units[i].from >= shard })
-}
-
 // shardScans returns the shards of the units [from, to) with their scans.
 func (b *builder) shardScans(from, to int) []shardScan {
 	var all []shardScan
 	for i := from; i < to; i++ {
+		scan := b.scans[i]
 		for n := b.units[i].from; n < b.units[i].to; n++ {
-			all = append(all, shardScan{key: b.key(n), size: b.shards[n].Size})
+			all = append(all, shardScan{key: b.key(n), size: b.shards[n].Size, scan: scan})
+			scan = nil
 		}
-		all[len(all)-(b.units[i].to-b.units[i].from)].scan = b.scans[i]
 	}
 	return all
 }

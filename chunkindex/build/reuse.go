@@ -33,7 +33,7 @@ func (b *builder) asBefore(l *listing) {
 // reuse reuses unchanged units from the current generation and from the prefix's other indexes. It
 // returns the remaining units.
 func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
-	b.whole = map[int]int{}
+	b.whole = map[int]wholeSegment{}
 	todo, err := b.reuseFrom(ctx, b.old, todo)
 	if err != nil {
 		return nil, err
@@ -130,6 +130,12 @@ func (b *builder) reused(i int, u unit, s *shardsOf) {
 	b.step(chunkindex.Progress{Done: size, Kept: size, Shards: u.to - u.from, Samples: s.sum.Samples})
 }
 
+// wholeSegment is a segment of the current generation that stays as it is.
+type wholeSegment struct {
+	number int
+	end    int // number of the unit after it
+}
+
 // keepSegments selects the segments of the current generation that stay as they are, because all
 // their shards are unchanged and the rules divide the new shards at the same places. found has the
 // unchanged units. keepSegments reads nothing; it returns the other units.
@@ -150,7 +156,7 @@ func (b *builder) keepSegments(found map[int]*shardsOf, units []int) (rest []int
 			n == len(all)-1 && end < len(b.units) && !layout.EndsSegment(b.key(b.units[end-1].to-1), 0) {
 			continue
 		}
-		b.whole[first] = n
+		b.whole[first] = wholeSegment{n, end}
 		for i := first; i < end; i++ {
 			kept[i] = true
 			b.reused(i, b.units[i], found[i])

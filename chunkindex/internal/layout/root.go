@@ -66,11 +66,15 @@ func (r *Root) Encode() ([]byte, error) {
 	return append(b, r.Meta...), nil
 }
 
-func (r *Root) size() int { return RootHeader + segmentRow*len(r.Segments) + len(r.Meta) }
+func (r *Root) size() int64 { return rootSize(len(r.Segments), len(r.Meta)) }
+
+func rootSize(segments, meta int) int64 {
+	return RootHeader + segmentRow*int64(segments) + int64(meta)
+}
 
 // Bytes returns the size of the whole index: the root and its segments.
 func (r *Root) Bytes() int64 {
-	n := int64(r.size())
+	n := r.size()
 	for _, s := range r.Segments {
 		n += s.Size
 	}
@@ -83,7 +87,7 @@ func RootSize(head []byte) (int64, error) {
 	if string(head[:8]) != rootMagic || meta > MaxMeta || segments > MaxSegments {
 		return 0, fmt.Errorf("root: %w", ErrMalformed)
 	}
-	return RootHeader + segmentRow*int64(segments) + int64(meta), nil
+	return rootSize(int(segments), int(meta)), nil
 }
 
 // DecodeRoot verifies and decodes the root of a generation. It returns ErrOldVersion for an older
