@@ -48,7 +48,7 @@ READERS: dict[str, tuple[Callable[[str], Columns], Callable[[str], Columns]]] = 
     "datasets": (from_parquet, lambda path: columns(datasets.Dataset.from_file(path).to_list())),
 }
 
-# Types that a library reads from Parquet in another way than pyarrow does. It must read pyarrow's values from an answer. DuckDB ignores the
+# Types that a library does not read from Parquet as pyarrow does. It must read pyarrow's values from an answer. DuckDB ignores the
 # schema of Arrow in Parquet; Polars also applies it to types that pyarrow leaves as Parquet has them.
 OTHER_TYPES = {"duckdb": ("duration", "bool8"), "polars": ("date64", "dictionary_values_timestamp")}
 

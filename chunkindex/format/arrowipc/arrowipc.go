@@ -31,7 +31,7 @@ func Format() format.Format {
 	return format.Format{Name: framing.Arrow, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: survey}
 }
 
-// survey claims Arrow files, or chunks of LitData whose rows are an Arrow file at the end of the chunk.
+// survey claims Arrow files, or chunks of LitData that end with an Arrow file of their rows.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	chunks, err := offsets.ReadRows(ctx, l)
 	if err != nil {
