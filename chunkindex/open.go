@@ -169,7 +169,7 @@ func (s *indexSource) parseLocal(f *os.File) (*Index, error) {
 // version, store, or ErrCorrupt. On success, the index owns the file.
 func (s *indexSource) parse(f *os.File, root *layout.Root, text []byte) (*Index, error) {
 	segments := make([]Segment, len(root.Segments))
-	file, base := newSegmentFile(f), int64(len(text))
+	file, base := segmentFile{f, new(recent)}, int64(len(text))
 	for i, ref := range root.Segments {
 		var err error
 		if segments[i], err = file.open(base, ref, s.segment(ref), root.Bytes() <= s.whole); err != nil {
@@ -317,7 +317,7 @@ func OpenPointer(ctx context.Context, store objstore.Store, prefix string, p lay
 // caller closes the file after the last use of an index of these segments.
 func OpenSegments(f *os.File, refs []layout.SegmentRef) ([]Segment, error) {
 	segments := make([]Segment, len(refs))
-	file, base := newSegmentFile(f), int64(0)
+	file, base := segmentFile{f, new(recent)}, int64(0)
 	for i, ref := range refs {
 		var err error
 		if segments[i], err = file.open(base, ref, nil, false); err != nil {

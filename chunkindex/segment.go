@@ -30,8 +30,6 @@ type segmentFile struct {
 	recent *recent
 }
 
-func newSegmentFile(f *os.File) segmentFile { return segmentFile{f, new(recent)} }
-
 // open verifies the header and the digests of a segment, which begins at an offset of the file.
 // from fetches missing pages. If whole is set, open compares all pages with their digests
 // immediately, otherwise on first read.
