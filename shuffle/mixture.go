@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math/bits"
 )
 
 // maxSources limits the number of sources of a mixture: each costs two divisions per position.
@@ -14,7 +13,7 @@ const maxSources = 1024
 // Ingredient is one source of a mixture.
 type Ingredient struct {
 	Samples  uint64 // of an epoch of its own, at least 1
-	Weight   uint64 // share of the positions, relative to the sum of weights; at least 1, or 0 with fixed counts
+	Weight   uint64 // share of the positions before the schedule's first change, relative to the sum of weights; unused with fixed counts
 	PerBatch uint64 // its fixed count of samples in each batch; 0 for all sources or for none
 }
 
@@ -23,25 +22,25 @@ type Ingredient struct {
 // continues from epoch to epoch of the mixture. All arithmetic uses integers. It is immutable and
 // safe for concurrent use.
 type Mixture struct {
-	seed    uint64
-	samples uint64 // T
-	batch   uint64 // B, the batch size with fixed counts; otherwise 0
-	sources []source
+	seed     uint64
+	samples  uint64 // T
+	batch    uint64 // B, the batch size with fixed counts; otherwise 0
+	sources  []source
+	segments []segment // without a schedule one; none with fixed counts
 }
 
 type source struct {
 	Ingredient
-	phase uint64 // phi_i
-	rest  uint64 // R_i
 	first uint64 // with fixed counts: first place of this source in a batch's list
 }
 
 // NewMixture mixes sources by weight, or by fixed counts per batch if they have any. samples is T,
 // the number of positions of an epoch of the mixture; 0 means the sum of the sources' samples. With
-// fixed counts T is rounded up to whole batches. It is an error if there is no source or more than
-// 1024, if a source has no samples or no share, if only some have counts, or if a sum is not below
-// 2^63.
-func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
+// fixed counts T is rounded up to whole batches. schedule has the segments after the first, which
+// has the weights of the sources. It is an error if there is no source or more than 1024, if a
+// source has no samples, if it has no share and there is no schedule, if only some have counts, if a
+// sum is not below 2^63, or if the schedule is invalid.
+func NewMixture(seed, samples uint64, from []Ingredient, schedule ...Segment) (*Mixture, error) {
 	m := &Mixture{seed: seed, samples: samples, sources: make([]source, len(from))}
 	if len(from) == 0 || len(from) > maxSources {
 		return nil, fmt.Errorf("mixture of %d sources: must be 1 to %d", len(from), maxSources)
@@ -53,7 +52,7 @@ func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 			return nil, fmt.Errorf("mixture: source %d has no samples", i)
 		case (s.PerBatch > 0) != (from[0].PerBatch > 0):
 			return nil, fmt.Errorf("mixture: source %d has %d samples in a batch, source 0 has %d: either all sources have counts or none has", i, s.PerBatch, from[0].PerBatch)
-		case s.PerBatch == 0 && s.Weight == 0:
+		case s.PerBatch == 0 && s.Weight == 0 && len(schedule) == 0:
 			return nil, fmt.Errorf("mixture: source %d has weight 0: must be at least 1", i)
 		}
 		m.sources[i] = source{Ingredient: s, first: m.batch}
@@ -73,12 +72,8 @@ func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 	if m.samples > maxSamples {
 		return nil, fmt.Errorf("mixture of %d positions per epoch: must be at most %d", m.samples, uint64(maxSamples))
 	}
-	for i := range m.sources {
-		s := &m.sources[i]
-		if s.rest = weights; s.PerBatch == 0 {
-			s.phase = newKey("mixture", seed, uint64(i)).word(0) % s.rest
-		}
-		weights -= s.Weight
+	if err := m.plan(schedule); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -140,25 +135,17 @@ func (m *Mixture) turn(i int, n uint64) Turn {
 // drawn returns the source of position t of the stream, and the number of its samples at earlier
 // positions.
 func (m *Mixture) drawn(t uint64) (source int, n uint64) {
-	left, next := t, t+1
+	g := m.segmentOf(t)
+	left, next := t-g.first, t-g.first+1
 	for i := range m.sources {
-		s := &m.sources[i]
+		s := &g.shares[i]
 		a, b := s.of(left), s.of(next)
 		if a != b {
-			return i, a
+			return i, s.taken + a
 		}
 		left, next = left-a, next-b
 	}
 	panic("shuffle: a mixture's counts do not sum to its positions")
-}
-
-// of returns n_i, the number of positions that belong to this source among the first t positions
-// left by the previous sources.
-func (s *source) of(t uint64) uint64 {
-	hi, lo := bits.Mul64(t, s.Weight)
-	lo, carry := bits.Add64(lo, s.phase, 0)
-	n, _ := bits.Div64(hi+carry, lo, s.rest) // at most t, since the weight is at most rest and the phase is below rest
-	return n
 }
 
 // listed returns the turn of a position with fixed counts.
@@ -204,15 +191,9 @@ func (m *Mixture) Counts(epoch, position uint64) []uint64 {
 		}
 		return out
 	}
-	m.countInto(out, epoch*m.samples+position)
+	t := epoch*m.samples + position
+	m.segmentOf(t).countInto(out, t)
 	return out
-}
-
-func (m *Mixture) countInto(out []uint64, t uint64) {
-	for i := range m.sources {
-		out[i] = m.sources[i].of(t)
-		t -= out[i]
-	}
 }
 
 // check panics if the positions do not exist, which is a programming error.
@@ -240,5 +221,6 @@ func (m *Mixture) OrderDigest(plans []string) string {
 		put(s.Samples, weight, s.PerBatch)
 		h.Write([]byte(plans[i]))
 	}
+	m.putSchedule(put)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

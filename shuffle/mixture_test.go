@@ -39,15 +39,15 @@ func (m *Mixture) Find(sourceNumber int, n uint64) (epoch, position uint64, ok b
 	return lo / m.samples, lo % m.samples, true
 }
 
-// countOf returns n_i(t).
+// countOf returns taken_i(t).
 func (m *Mixture) countOf(sourceNumber int, t uint64) uint64 {
-	for i := range sourceNumber {
-		t -= m.sources[i].of(t)
-	}
-	return m.sources[sourceNumber].of(t)
+	out := make([]uint64, sourceNumber+1)
+	m.segmentOf(t).countInto(out, t)
+	return out[sourceNumber]
 }
 
-// drawMixture draws a mixture of a few sources, small enough to enumerate.
+// drawMixture draws a mixture of a few sources, small enough to enumerate, sometimes with a
+// schedule.
 func drawMixture(t *rapid.T) (*Mixture, []Ingredient) {
 	fixed := rapid.Bool().Draw(t, "fixed")
 	var from []Ingredient
@@ -62,7 +62,11 @@ func drawMixture(t *rapid.T) (*Mixture, []Ingredient) {
 		}
 		from = append(from, s)
 	}
-	m, err := NewMixture(rapid.Uint64().Draw(t, "seed"), rapid.Uint64Range(0, 120).Draw(t, "T"), from)
+	var schedule []Segment
+	if !fixed && rapid.Bool().Draw(t, "schedule") {
+		schedule = drawSchedule(t, nil, len(from))
+	}
+	m, err := NewMixture(rapid.Uint64().Draw(t, "seed"), rapid.Uint64Range(0, 120).Draw(t, "T"), from, schedule...)
 	if err != nil {
 		t.Fatal(err)
 	}

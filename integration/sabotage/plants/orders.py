@@ -14,7 +14,7 @@ PLANTS = [
     (
         "shuffle ignores the phase of a mixture's sources",
         "./shuffle TestMixtureVectors",
-        [("shuffle/mixture.go", "lo, carry := bits.Add64(lo, s.phase, 0)", "lo, carry := bits.Add64(lo, 0, 0)")],
+        [("shuffle/schedule.go", "lo, carry := bits.Add64(lo, s.phase, 0)", "lo, carry := bits.Add64(lo, 0, 0)")],
     ),
     (
         "shuffle deals every row to the ranks in the same direction",
