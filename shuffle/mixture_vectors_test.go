@@ -3,6 +3,7 @@
 package shuffle
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/millrace-data/millrace/internal/testing/vectors"
@@ -46,8 +47,9 @@ type subsetVector struct {
 
 type mixtureVector struct {
 	Seed        uint64      `json:"seed"`
-	T           uint64      `json:"t"`       // 0: the sum of the sources' samples
-	Sources     [][3]uint64 `json:"sources"` // samples, weight, count per batch
+	T           uint64      `json:"t"`                  // 0: the sum of the sources' samples
+	Sources     [][3]uint64 `json:"sources"`            // samples, weight, count per batch
+	Schedule    [][]uint64  `json:"schedule,omitempty"` // first position and weights of each segment after the first
 	Samples     uint64      `json:"samples"`
 	Seeds       []uint64    `json:"seeds"`
 	Positions   [][2]uint64 `json:"positions"` // epoch, position
@@ -55,7 +57,8 @@ type mixtureVector struct {
 	Counts      [][]uint64  `json:"counts"`    // counts before each position
 	Found       [][2]uint64 `json:"found"`     // position of the next sample of source 0
 	OrderDigest string      `json:"order_digest"`
-	Digest      string      `json:"digest,omitempty"` // digest of source, own epoch and own position over epoch 1
+	DigestsAt   []string    `json:"digests_at,omitempty"` // with a schedule, digest at each position
+	Digest      string      `json:"digest,omitempty"`     // digest of source, own epoch and own position over epoch 1
 }
 
 func (v *quarantineVector) fill(t *testing.T) {
@@ -125,11 +128,15 @@ func (v *mixtureVector) fill(t *testing.T) {
 	for _, s := range v.Sources {
 		from = append(from, Ingredient{Samples: s[0], Weight: s[1], PerBatch: s[2]})
 	}
-	m, err := NewMixture(v.Seed, v.T, from)
+	var schedule []Segment
+	for _, s := range v.Schedule {
+		schedule = append(schedule, Segment{First: s[0], Weights: s[1:]})
+	}
+	m, err := NewMixture(v.Seed, v.T, from, schedule...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.Samples, v.Positions, v.Turns, v.Counts, v.Found, v.Seeds = m.Samples(), nil, nil, nil, nil, nil
+	v.Samples, v.Positions, v.Turns, v.Counts, v.Found, v.Seeds, v.DigestsAt = m.Samples(), nil, nil, nil, nil, nil, nil
 	var plans []string
 	for i := range from {
 		seed := m.SourceSeed(i)
@@ -139,16 +146,26 @@ func (v *mixtureVector) fill(t *testing.T) {
 	v.OrderDigest = m.OrderDigest(plans)
 	pick := newKey("vector", v.Seed)
 	for i := range uint64(6) {
-		epoch, position := pick.draw(i, min(m.Epochs(), []uint64{1, 2, 1000, 1 << 62}[i%4])), pick.draw(i+100, m.Samples())
+		v.Positions = append(v.Positions, [2]uint64{pick.draw(i, min(m.Epochs(), []uint64{1, 2, 1000, 1 << 62}[i%4])), pick.draw(i+100, m.Samples())})
+	}
+	for _, s := range v.Schedule { // the positions around each change
+		for t := s[0] - 1; t <= s[0]+1; t++ {
+			v.Positions = append(v.Positions, [2]uint64{t / m.Samples(), t % m.Samples()})
+		}
+	}
+	for i, at := range v.Positions {
+		epoch, position := at[0], at[1]
 		turn := m.At(epoch, position)
-		v.Positions = append(v.Positions, [2]uint64{epoch, position})
+		if len(schedule) > 0 {
+			v.DigestsAt = append(v.DigestsAt, m.Until(epoch, position).OrderDigest(plans))
+		}
 		v.Turns = append(v.Turns, [3]uint64{uint64(turn.Source), turn.Epoch, turn.Position})
 		v.Counts = append(v.Counts, m.Counts(epoch, position))
-		at := [2]uint64{1<<64 - 1, 1<<64 - 1}
+		found := [2]uint64{1<<64 - 1, 1<<64 - 1}
 		if e, p, ok := m.Find(0, v.Counts[i][0]); ok {
-			at = [2]uint64{e, p}
+			found = [2]uint64{e, p}
 		}
-		v.Found = append(v.Found, at)
+		v.Found = append(v.Found, found)
 	}
 	if m.Samples() <= 2000 && m.Epochs() > 1 {
 		var all []uint64
@@ -205,6 +222,39 @@ func mixtureInputs() mixtureVectors {
 		}
 		v.Mixture = append(v.Mixture, m)
 	}
+	for i := range uint64(24) {
+		v.Mixture = append(v.Mixture, scheduledInput(k.with(i+100), i))
+	}
+	return v
+}
+
+// scheduledInput returns the input of a vector with a schedule: small with changes in epochs 0 to 2,
+// or huge. Some sources are absent at first, or for a while.
+func scheduledInput(k key, i uint64) mixtureVector {
+	kind := i % 4 / 3
+	v := mixtureVector{Seed: []uint64{0, 42, k.word(0)}[i%3], T: 100 + kind*k.draw(1, 1<<58)}
+	first := uint64(0)
+	for s := range 2 + k.draw(2, 5) {
+		weights := []uint64{}
+		for j := range 1 + i%6 {
+			source := mixtureSource(k.with(s), kind, j)
+			if (s+j)%3 == 1 && (s+j)%(1+i%6) != 0 {
+				source[1] = 0
+			}
+			if weights = append(weights, source[1]); s == 0 {
+				v.Sources = append(v.Sources, source)
+			}
+		}
+		if slices.Max(weights) == 0 {
+			weights[0] = 1
+		}
+		if s > 0 {
+			v.Schedule = append(v.Schedule, append([]uint64{first}, weights...))
+		} else {
+			v.Sources[0][1] = weights[0]
+		}
+		first += 1 + k.draw(s+10, []uint64{90, 1 << 59}[kind])
+	}
 	return v
 }
 
@@ -228,11 +278,13 @@ func TestMixtureVectors(t *testing.T) {
 	}
 	for i := range got.Subset {
 		got.Subset[i].fill(t)
+	}
+	for i := range got.Mixture {
 		got.Mixture[i].fill(t)
 	}
 	want := vectors.Hold(t, mixturesFile, *update, got)
-	if len(want.Quarantine) < 40 || len(want.Subset) < 40 || len(want.Mixture) < 40 {
-		t.Errorf("got %d, %d and %d vectors, want at least 40 of each", len(want.Quarantine), len(want.Subset), len(want.Mixture))
+	if len(want.Quarantine) < 40 || len(want.Subset) < 40 || len(want.Mixture) < 64 {
+		t.Errorf("got %d, %d and %d vectors, want at least 40, 40 and 64", len(want.Quarantine), len(want.Subset), len(want.Mixture))
 	}
 }
 

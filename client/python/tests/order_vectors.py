@@ -151,7 +151,7 @@ def check_subset(v: Any) -> Comparisons:
 
 
 def check_mixture(v: Any) -> Comparisons:
-    m = proof.Mixture(v["seed"], v["sources"], v["t"])
+    m = proof.Mixture(v["seed"], v["sources"], v["t"], v.get("schedule", []))
     seeds = [m.source_seed(i) for i in range(len(m.sources))]
     yield "samples", m.samples, v["samples"]
     yield "seeds", seeds, v["seeds"]
@@ -163,6 +163,8 @@ def check_mixture(v: Any) -> Comparisons:
             yield "found", m.at(*at), (0, n[0] // samples, n[0] % samples)
     plans = [proof.order_digest("full", [source[0]], seed=seed) for source, seed in zip(m.sources, seeds)]
     yield "order digest", m.order_digest(plans), v["order_digest"]
+    if "digests_at" in v:
+        yield "digests at positions", [m.until(*p).order_digest(plans) for p in v["positions"]], v["digests_at"]
     if "digest" in v:
         yield "digest", digest(x for t in range(m.samples) for x in m.at(1, t)), v["digest"]
 

@@ -270,19 +270,23 @@ Weighted = tuple[int, int, int]
 class Mixture:
     """The source of each position."""
 
-    def __init__(self, seed: int, sources: Sequence[Weighted], samples: int = 0) -> None:
-        """samples are the positions of an epoch; 0: the total samples of the sources."""
+    def __init__(self, seed: int, sources: Sequence[Weighted], samples: int = 0, schedule: Sequence[Sequence[int]] = ()) -> None:
+        """samples are the positions of an epoch; 0: the total samples of the sources. schedule has the first position and the weights of
+        each segment after the first."""
         self.seed = seed
         self.sources: list[Weighted] = [(s, w, c) for s, w, c in sources]
         self.batch = sum(count for _, _, count in sources)
         self.samples = samples or sum(s for s, _, _ in sources)
         if self.batch:
             self.samples = -(-self.samples // self.batch) * self.batch
-        self._phases: list[int] = []
-        rest = sum(weight for _, weight, _ in sources)
-        for i, (_, weight, _) in enumerate(sources):
-            self._phases.append(word(key("mixture", seed, i), 0) % rest if rest else 0)
-            rest -= weight
+        self.schedule = [list(segment) for segment in schedule]
+        # each segment's first position and counts there, and of each source the weight, the sum U and phi
+        self._segments: list[tuple[int, list[int], list[tuple[int, int, int]]]] = []
+        for first, *weights in [[0, *(weight for _, weight, _ in sources)], *self.schedule]:
+            taken = self._counts(first) if first else [0] * len(sources)
+            rests = [sum(weights[i:]) for i in range(len(weights))]
+            phases = [word(key("mixture", seed, i, *([first] if first else [])), 0) % rest if rest else 0 for i, rest in enumerate(rests)]
+            self._segments.append((first, taken, list(zip(weights, rests, phases))))
         # the most recently requested batch
         self._last: tuple[int, int, list[tuple[int, int]]] = (-1, -1, [])
 
@@ -292,12 +296,22 @@ class Mixture:
 
     def _counts(self, t: int) -> list[int]:
         """Returns the number of positions below t from each source, by weight."""
-        out, rest = [], sum(weight for _, weight, _ in self.sources)
-        for (_, weight, _), phase in zip(self.sources, self._phases):
-            n = (t * weight + phase) // rest
-            out.append(n)
-            t, rest = t - n, rest - weight
+        first, taken, shares = self._segments[bisect_right(self._segments, t, key=lambda segment: segment[0]) - 1]
+        out, left = [], t - first
+        for before, (weight, rest, phase) in zip(taken, shares):
+            n = (left * weight + phase) // rest if rest else 0
+            out.append(before + n)
+            left -= n
         return out
+
+    def until(self, epoch: int, position: int) -> Mixture:
+        """Returns the mixture of the segments that begin before a position, whose digest identifies the order up to there."""
+        if not self.schedule:
+            return self
+        kept = [segment for segment in self.schedule if segment[0] < epoch * self.samples + position]
+        weighted = zip([weight for _, weight, _ in self.sources], *(segment[1:] for segment in kept))
+        n = max(i + 1 for i, weights in enumerate(weighted) if any(weights))
+        return Mixture(self.seed, self.sources[:n], self.samples, [segment[: n + 1] for segment in kept])
 
     def _listed(self, epoch: int, batch: int) -> list[tuple[int, int]]:
         """Returns source and number over all own epochs, for each position of a batch with fixed counts."""
@@ -334,6 +348,8 @@ class Mixture:
         data = [word_bytes(1, key("mixture"), self.seed, self.samples, len(self.sources))]
         for source, plan in zip(self.sources, plans):
             data += [word_bytes(*source), plan.encode("ascii")]
+        if self.schedule:
+            data.append(word_bytes(key("schedule"), len(self._segments), *(x for segment in self.schedule for x in segment)))
         return sha256(b"".join(data)).hexdigest()[:32]
 
 
