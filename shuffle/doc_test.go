@@ -27,6 +27,7 @@ func TestWorkedExample(t *testing.T) {
 		joined(a), bytesOf(lengths, a), joined(b), bytesOf(lengths, b)))
 	want = append(want, stratifiedExample(t, first)...)
 	want = append(want, slotExample(t, first)...)
+	want = append(want, mixtureExample(t)...)
 	k := newKey("chunks", 42)
 	large := newPerm(newKey("full", 42, 0), 1000)
 	var begins []uint64
@@ -142,6 +143,28 @@ func weightedExample(t *testing.T, first []uint64) []string {
 			fmt.Sprintf("The chunks hold %s virtual samples.", joined(counts)),
 			fmt.Sprintf("The digest for `slot`, if the snapshot is named `%s`, is %s.", snapshot, p.OrderDigest()),
 		)
+	}
+	return want
+}
+
+// mixtureExample returns the figures of the mixtures, without and with a schedule.
+func mixtureExample(t *testing.T) (want []string) {
+	schedule := []Segment{{8, []uint64{0, 1}}, {12, []uint64{1, 1}}}
+	for _, s := range [][]Segment{nil, schedule} {
+		m, err := NewMixture(42, 0, []Ingredient{{Samples: 14, Weight: 3}, {Samples: 4, Weight: 1}}, s...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns := m.Append(nil, 0, 0, m.Samples())
+		from := make([]int, len(turns))
+		for i, turn := range turns {
+			from[i] = turn.Source
+		}
+		text := "The positions of epoch 0 are taken from the sources " + joined(from)
+		if s != nil {
+			text = fmt.Sprintf("from 12 weights 1 and 1. %s; position 17 is own position %d of source %d.", text, turns[17].Position, turns[17].Source)
+		}
+		want = append(want, text)
 	}
 	return want
 }

@@ -230,8 +230,9 @@ func TestMixtureRefuses(t *testing.T) {
 func TestMixture_DigestCoversInputs(t *testing.T) {
 	from := []Ingredient{{Samples: 3, Weight: 1}, {Samples: 5, Weight: 2}}
 	digests := map[string]string{}
+	var schedule []Segment
 	add := func(name string, seed, samples uint64, from []Ingredient, plans ...string) {
-		m, err := NewMixture(seed, samples, from)
+		m, err := NewMixture(seed, samples, from, schedule...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,4 +250,10 @@ func TestMixture_DigestCoversInputs(t *testing.T) {
 	add("other samples", 1, 8, []Ingredient{{Samples: 4, Weight: 1}, {Samples: 4, Weight: 2}}, "a", "b")
 	add("counts", 1, 8, []Ingredient{{Samples: 3, PerBatch: 1}, {Samples: 5, PerBatch: 1}}, "a", "b")
 	add("other counts", 1, 8, []Ingredient{{Samples: 3, PerBatch: 3}, {Samples: 5, PerBatch: 1}}, "a", "b")
+	for name, s := range map[string][]Segment{
+		"a schedule": {{3, []uint64{1, 4}}}, "a later one": {{4, []uint64{1, 4}}}, "other weights": {{3, []uint64{4, 1}}}, "two changes": {{3, []uint64{1, 4}}, {4, []uint64{1, 4}}},
+	} {
+		schedule = s
+		add(name, 1, 0, from, "a", "b")
+	}
 }

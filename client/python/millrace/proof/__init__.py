@@ -271,8 +271,7 @@ class Mixture:
     """The source of each position."""
 
     def __init__(self, seed: int, sources: Sequence[Weighted], samples: int = 0, schedule: Sequence[Sequence[int]] = ()) -> None:
-        """samples are the positions of an epoch; 0: the total samples of the sources. schedule has the first position and the weights of
-        each segment after the first."""
+        """samples are the positions of an epoch; 0: the total of the sources. schedule has [first position, *weights] of later segments."""
         self.seed = seed
         self.sources: list[Weighted] = [(s, w, c) for s, w, c in sources]
         self.batch = sum(count for _, _, count in sources)
@@ -296,7 +295,7 @@ class Mixture:
 
     def _counts(self, t: int) -> list[int]:
         """Returns the number of positions below t from each source, by weight."""
-        first, taken, shares = self._segments[bisect_right(self._segments, t, key=lambda segment: segment[0]) - 1]
+        first, taken, shares = [segment for segment in self._segments if segment[0] <= t][-1]
         out, left = [], t - first
         for before, (weight, rest, phase) in zip(taken, shares):
             n = (left * weight + phase) // rest if rest else 0
