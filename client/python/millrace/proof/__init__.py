@@ -282,10 +282,9 @@ class Mixture:
         # each segment's first position and counts there, and of each source the weight, the sum U and phi
         self._segments: list[tuple[int, list[int], list[tuple[int, int, int]]]] = []
         for first, *weights in [[0, *(weight for _, weight, _ in sources)], *self.schedule]:
-            taken = self._counts(first) if first else [0] * len(sources)
             rests = [sum(weights[i:]) for i in range(len(weights))]
             phases = [word(key("mixture", seed, i, *([first] if first else [])), 0) % rest if rest else 0 for i, rest in enumerate(rests)]
-            self._segments.append((first, taken, list(zip(weights, rests, phases))))
+            self._segments.append((first, self._counts(first) if first else [0] * len(sources), list(zip(weights, rests, phases))))
         # the most recently requested batch
         self._last: tuple[int, int, list[tuple[int, int]]] = (-1, -1, [])
 
@@ -308,8 +307,7 @@ class Mixture:
         if not self.schedule:
             return self
         kept = [segment for segment in self.schedule if segment[0] < epoch * self.samples + position]
-        weighted = zip([weight for _, weight, _ in self.sources], *(segment[1:] for segment in kept))
-        n = max(i + 1 for i, weights in enumerate(weighted) if any(weights))
+        n = max(i + 1 for i, weights in enumerate(zip([w for _, w, _ in self.sources], *(segment[1:] for segment in kept))) if any(weights))
         return Mixture(self.seed, self.sources[:n], self.samples, [segment[: n + 1] for segment in kept])
 
     def _listed(self, epoch: int, batch: int) -> list[tuple[int, int]]:
