@@ -161,7 +161,7 @@ func least(p, q Place) Place {
 	return p
 }
 
-// furthest returns the position after the last one that a rank has read.
+// furthest returns the place after the last position that a rank has read.
 func (a *attempt) furthest() Place {
 	end := a.parts[0].Start
 	for _, p := range a.parts {
@@ -170,6 +170,9 @@ func (a *attempt) furthest() Place {
 				end = at
 			}
 		}
+	}
+	if end.Position == a.parts[0].Positions {
+		return Place{end.Epoch + 1, 0}
 	}
 	return end
 }

@@ -91,10 +91,13 @@ func unmarshal(text []byte, into ...*uint64) error {
 // Line returns the part as a line of a ledger, and its digest.
 func (p Part) Line() (line []byte, digest string, err error) {
 	p.Version = version
-	if line, err = json.Marshal(p); err != nil {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false) // the URL keeps its &
+	if err := e.Encode(p); err != nil {
 		return nil, "", fmt.Errorf("write ledger: %w", err)
 	}
-	return append(line, '\n'), Digest(line), nil
+	return out.Bytes(), Digest(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
 }
 
 // Digest returns the digest of a part: the first 128 bits of the SHA-256 of its line, without the
