@@ -215,6 +215,10 @@ func floorPlan() map[string]room {
 			},
 			never: []string{"net/http", "os"},
 		},
+		"cmd/internal/audit": { // checks the ledgers of a run
+			ours:  []string{"client/ledger", "cmd/internal/location", "cmd/internal/occurrences", "gateway/plans", "internal/words"},
+			never: []string{"net/http"},
+		},
 		"cmd/internal/reach": {ours: []string{"client", "cmd/internal/location"}},
 		"cmd/internal/top": { // the live view of gateways in a terminal
 			ours:    []string{"client", "internal/words", "cmd/internal/reach", "gateway/stats"}, // reach: advice for a gateway that does not answer

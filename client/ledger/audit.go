@@ -37,6 +37,8 @@ type Report struct {
 	Doubled    []Gap    `json:"doubled"`
 	Faults     []string `json:"faults"` // of the parts and of their chain
 	Head       string   `json:"head"`   // digest of the parts of the last attempt
+
+	List []*Attempt `json:"-"` // the attempts, the first one first
 }
 
 // OK reports whether the ledgers cover each position once.
@@ -46,12 +48,35 @@ func (r *Report) fault(format string, args ...any) {
 	r.Faults = append(r.Faults, fmt.Sprintf(format, args...))
 }
 
-// attempt is the parts between two resumes of a run.
-type attempt struct {
-	number int
-	parts  []*Part
-	end    Place // start of the first later attempt, which reads the positions from there again
-	last   bool  // there is no later attempt; end is the furthest position read
+// Attempt is what the ranks of a run read between two resumes.
+type Attempt struct {
+	Number int
+	Parts  []*Part // by rank; one if there are no faults
+	End    Place   // start of the first later attempt, which read the positions from there again
+}
+
+// Start is the place at which the attempt began.
+func (a *Attempt) Start() Place { return a.Parts[0].Start }
+
+// Omission returns why the reader of a rank omitted or changed a sample that it read: "filtered",
+// "failed", "replaced", or "" if it yielded the sample unchanged. ok is false if the rank has not
+// read the position in this attempt.
+func (a *Attempt) Omission(rank uint64, at Place) (why string, ok bool) {
+	for _, p := range a.Parts {
+		if p.Rank != rank || at.Compare(a.End) >= 0 || !ranges(p.Read).has(at) {
+			continue
+		}
+		for _, o := range []struct {
+			why string
+			in  []Range
+		}{{"filtered", p.Filtered}, {"failed", p.Failed}, {"replaced", p.Replaced}} {
+			if ranges(o.in).has(at) {
+				return o.why, true
+			}
+		}
+		return "", true
+	}
+	return "", false
 }
 
 // Audit checks that the parts of all ranks of a run cover each position of the run once. Parts are
@@ -64,12 +89,12 @@ func Audit(parts []Part) Report {
 		return r
 	}
 	r.checkChain(all)
-	attempts := r.attempts(all)
-	r.Attempts = len(attempts)
-	r.From, r.To = attempts[0].parts[0].Start, attempts[len(attempts)-1].end
-	r.Head = head(attempts[len(attempts)-1])
-	for _, a := range attempts {
-		r.From = least(r.From, a.parts[0].Start)
+	r.List = r.attempts(all)
+	r.Attempts = len(r.List)
+	last := r.List[r.Attempts-1]
+	r.From, r.To, r.Head = r.List[0].Start(), last.End, last.head()
+	for _, a := range r.List {
+		r.From = least(r.From, a.Start())
 		r.cover(a)
 	}
 	return r
@@ -132,24 +157,20 @@ func sorted(all map[string]*Part) []*Part {
 }
 
 // attempts groups the parts, and checks that those of an attempt agree.
-func (r *Report) attempts(all map[string]*Part) (list []*attempt) {
+func (r *Report) attempts(all map[string]*Part) (list []*Attempt) {
 	for _, p := range sorted(all) {
-		if len(list) == 0 || list[len(list)-1].number != p.Attempt {
-			list = append(list, &attempt{number: p.Attempt})
+		if len(list) == 0 || list[len(list)-1].Number != p.Attempt {
+			list = append(list, &Attempt{Number: p.Attempt})
 		}
 		a := list[len(list)-1]
-		a.parts = append(a.parts, p)
-		if f := a.parts[0]; p.Generation != f.Generation || p.Plan != f.Plan || p.URL != f.URL || p.Ranks != f.Ranks || p.Positions != f.Positions || p.Start != f.Start {
+		a.Parts = append(a.Parts, p)
+		if f := a.Parts[0]; p.Generation != f.Generation || p.Plan != f.Plan || p.URL != f.URL || p.Ranks != f.Ranks || p.Positions != f.Positions || p.Start != f.Start {
 			r.fault("%s differs from that of rank %d in generation, plan, URL, ranks, positions or start", p, f.Rank)
 		}
 	}
-	end := &Place{}
-	for i, a := range slices.Backward(list) {
-		if a.last = i == len(list)-1; a.last {
-			*end = a.furthest()
-		}
-		a.end = *end
-		*end = least(*end, a.parts[0].Start)
+	end := list[len(list)-1].furthest()
+	for _, a := range slices.Backward(list) {
+		a.End, end = end, least(end, a.Start())
 	}
 	return list
 }
@@ -162,33 +183,33 @@ func least(p, q Place) Place {
 }
 
 // furthest returns the place after the last position that a rank has read.
-func (a *attempt) furthest() Place {
-	end := a.parts[0].Start
-	for _, p := range a.parts {
+func (a *Attempt) furthest() Place {
+	end := a.Start()
+	for _, p := range a.Parts {
 		for _, r := range p.Read {
 			if at := (Place{r.Epoch, r.End}); at.Compare(end) > 0 {
 				end = at
 			}
 		}
 	}
-	if end.Position == a.parts[0].Positions {
+	if end.Position == a.Parts[0].Positions {
 		return Place{end.Epoch + 1, 0}
 	}
 	return end
 }
 
 // cover checks the positions that the ranks of an attempt have read before its end.
-func (r *Report) cover(a *attempt) {
-	first := a.parts[0]
-	if first.Start.Compare(a.end) < 0 && a.end.Epoch-first.Start.Epoch >= maxEpochs {
-		r.fault("attempt %d has more than %d epochs", a.number, maxEpochs)
+func (r *Report) cover(a *Attempt) {
+	first := a.Parts[0]
+	if first.Start.Compare(a.End) < 0 && a.End.Epoch-first.Start.Epoch >= maxEpochs {
+		r.fault("attempt %d has more than %d epochs", a.Number, maxEpochs)
 		return
 	}
-	want := between(first.Start, a.end, first.Positions)
+	want := between(first.Start, a.End, first.Positions)
 	missing, doubled, whole := map[Range][]uint64{}, map[Range][]uint64{}, want
 	var beyond runs
 	next := uint64(0) // the rank that follows in a complete list
-	for _, p := range a.parts {
+	for _, p := range a.Parts {
 		if p.Rank < next {
 			r.fault("%s: another part is of the same rank", p)
 		}
@@ -197,17 +218,17 @@ func (r *Report) cover(a *attempt) {
 		}
 		next = p.Rank + 1
 		read, twice := join(p.Read)
-		kept := read.before(a.end)
+		kept := read.before(a.End)
 		rest := want.without(kept)
 		whole = whole.without(rest)
 		if again := read.without(kept); len(again) > 0 {
 			beyond = ranges(append(beyond, again...))
 		}
 		note(missing, rest, p.Rank)
-		note(doubled, twice.before(a.end), p.Rank)
-		r.Filtered += ranges(p.Filtered).before(a.end).positions()
-		r.Failed += ranges(p.Failed).before(a.end).positions()
-		r.Replaced += ranges(p.Replaced).before(a.end).positions()
+		note(doubled, twice.before(a.End), p.Rank)
+		r.Filtered += ranges(p.Filtered).before(a.End).positions()
+		r.Failed += ranges(p.Failed).before(a.End).positions()
+		r.Replaced += ranges(p.Replaced).before(a.End).positions()
 	}
 	if next < first.Ranks {
 		whole = r.lack(a, next, first.Ranks-1)
@@ -215,13 +236,13 @@ func (r *Report) cover(a *attempt) {
 	r.RolledBack += beyond.positions()
 	r.Positions += whole.positions()
 	r.Lacking += want.positions() - whole.positions()
-	r.Missing = append(r.Missing, gaps(a.number, missing)...)
-	r.Doubled = append(r.Doubled, gaps(a.number, doubled)...)
+	r.Missing = append(r.Missing, gaps(a.Number, missing)...)
+	r.Doubled = append(r.Doubled, gaps(a.Number, doubled)...)
 }
 
 // lack reports ranks without a part. It returns the positions that all ranks have read: none.
-func (r *Report) lack(a *attempt, first, last uint64) runs {
-	r.fault("attempt %d: no part of the ranks %d to %d of %d", a.number, first, last, a.parts[0].Ranks)
+func (r *Report) lack(a *Attempt, first, last uint64) runs {
+	r.fault("attempt %d: no part of the ranks %d to %d of %d", a.Number, first, last, a.Parts[0].Ranks)
 	return nil
 }
 
@@ -247,11 +268,11 @@ func gaps(attempt int, of map[Range][]uint64) []Gap {
 	return list
 }
 
-// head returns the digest of the parts of an attempt: that of their digests in ascending order, each
-// followed by a line feed.
-func head(a *attempt) string {
+// head returns the digest of the attempt: that of the digests of its parts, ascending, each followed
+// by a line feed.
+func (a *Attempt) head() string {
 	var list []string
-	for _, p := range a.parts {
+	for _, p := range a.Parts {
 		list = append(list, p.Digest+"\n")
 	}
 	slices.Sort(list)

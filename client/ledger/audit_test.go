@@ -157,7 +157,7 @@ func TestAudit_FindsEveryChange(t *testing.T) {
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			found := 0
-			for seed := range uint64(100) {
+			for seed := range uint64(150) {
 				r := rand.New(rand.NewPCG(seed, 1))
 				parts := change(randomRun(t, r), r)
 				if parts == nil {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -173,7 +174,7 @@ func (p *Part) check() error {
 	}
 	read := ranges(p.Read)
 	for _, r := range p.Read {
-		if r.First >= r.End || r.End > p.Positions || (Place{r.Epoch, r.First}).Compare(p.Start) < 0 {
+		if r.First >= r.End || r.End > p.Positions || r.Epoch == math.MaxUint64 || (Place{r.Epoch, r.First}).Compare(p.Start) < 0 {
 			return fmt.Errorf("positions %d to %d of epoch %d: the part begins at %d:%d, and an epoch has %d", r.First, r.End, r.Epoch, p.Start.Epoch, p.Start.Position, p.Positions)
 		}
 	}

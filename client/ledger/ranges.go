@@ -98,12 +98,15 @@ func (s runs) positions() (n uint64) {
 
 // between returns the positions of a run from one place to another, in epochs of n positions.
 func between(from, to Place, n uint64) (set runs) {
-	for e := from.Epoch; e <= to.Epoch; e++ {
-		r := Range{e, 0, n}
-		if e == from.Epoch {
+	if to.Compare(from) <= 0 {
+		return nil
+	}
+	for i := range to.Epoch - from.Epoch + 1 {
+		r := Range{from.Epoch + i, 0, n}
+		if i == 0 {
 			r.First = from.Position
 		}
-		if e == to.Epoch {
+		if r.Epoch == to.Epoch {
 			r.End = to.Position
 		}
 		if r.First < r.End {

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/cmd/internal/audit"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 	"github.com/millrace-data/millrace/cmd/internal/location"
@@ -79,7 +80,7 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeInvalidArgument
 	case ctx.Err() != nil && is(ctx.Err()):
 		return codeInterrupted
-	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), isA[*client.LedgerError](err):
+	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), isA[*client.LedgerError](err), isA[*audit.Error](err):
 		return codeCorrupt
 	case errors.As(err, &remote):
 		return cmp.Or(remote.Code, codeFailed)

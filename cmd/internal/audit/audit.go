@@ -1,0 +1,176 @@
+// Package audit checks the ledgers of a run, and finds when the run read a sample. It needs the
+// ledgers and the index, and no gateway.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/millrace-data/millrace/client/ledger"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+	"github.com/millrace-data/millrace/cmd/internal/occurrences"
+	"github.com/millrace-data/millrace/gateway/plans"
+	"github.com/millrace-data/millrace/internal/words"
+)
+
+// Error reports ledgers that do not cover each position once.
+type Error struct{ Missing, Doubled, Faults int }
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("the ledgers do not cover each position once: %s, %s, %s",
+		words.Count(e.Missing, "gap", "gaps"), words.Count(e.Doubled, "repeated range", "repeated ranges"), words.Count(e.Faults, "fault", "faults"))
+}
+
+// Reading is one time that a run read the sample, or a substitute in its place.
+type Reading struct {
+	Attempt int `json:"attempt"`
+	plans.Occurrence
+	Note string `json:"note,omitempty"` // what the reader did with it, or how the quarantine changed it
+}
+
+// Answer is the result of an audit.
+type Answer struct {
+	ledger.Report
+	Readings []Reading `json:"readings,omitempty"`
+}
+
+// Err returns an *Error unless the ledgers cover each position once.
+func (a *Answer) Err() error {
+	if a.OK() {
+		return nil
+	}
+	return &Error{len(a.Missing), len(a.Doubled), len(a.Faults)}
+}
+
+// Read audits the ledgers in files.
+func Read(files []string) (a Answer, err error) {
+	var parts []ledger.Part
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return a, fmt.Errorf("read ledger: %w", err)
+		}
+		some, err := ledger.Parse(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return a, fmt.Errorf("read ledger %s: %w", name, err)
+		}
+		parts = append(parts, some...)
+	}
+	return Answer{Report: ledger.Audit(parts)}, nil
+}
+
+// maxEpochs is the number of epochs that one question may ask about.
+const maxEpochs = 1000
+
+// Find adds the readings of a sample, from the index at a location.
+func (a *Answer) Find(ctx context.Context, s *location.Stores, l location.Location, key, shard string) error {
+	for _, t := range a.List {
+		for first := t.Start().Epoch; first <= t.End.Epoch && t.Start().Compare(t.End) < 0; first += maxEpochs {
+			q := occurrences.Question{Key: key, Shard: shard, Epochs: fmt.Sprintf("%d-%d", first, min(first+maxEpochs-1, t.End.Epoch))}
+			if err := a.find(ctx, s, l, t, q); err != nil {
+				return fmt.Errorf("attempt %d: %w", t.Number, err)
+			}
+		}
+	}
+	slices.SortFunc(a.Readings, func(x, y Reading) int { return placeOf(x.Occurrence).Compare(placeOf(y.Occurrence)) })
+	return nil
+}
+
+// find adds the readings of an attempt. It compares the plan with that without the quarantine: a
+// position in only one of both has a substitute.
+func (a *Answer) find(ctx context.Context, s *location.Stores, l location.Location, t *ledger.Attempt, q occurrences.Question) error {
+	address, err := url.Parse(t.Parts[0].URL)
+	if err != nil {
+		return fmt.Errorf("the ledger's URL: %w", err)
+	}
+	ask := address.Query()
+	ask.Set("world_size", strconv.FormatUint(t.Parts[0].Ranks, 10))
+	answer := func() ([]plans.Occurrence, error) {
+		address.RawQuery = ask.Encode()
+		q.URL = address.String()
+		if err := q.Check(true); err != nil {
+			return nil, fmt.Errorf("the ledger's URL: %w", err)
+		}
+		found, err := q.Answer(ctx, s, l)
+		return found.Occurrences, err
+	}
+	read, err := answer()
+	if err != nil {
+		return err
+	}
+	if !ask.Has("quarantine") {
+		a.add(t, read, "")
+		return nil
+	}
+	ask.Del("quarantine")
+	stored, err := answer()
+	if err != nil {
+		return err
+	}
+	a.add(t, without(stored, read), "quarantined: a substitute was read")
+	a.add(t, without(read, stored), "as substitute for a quarantined sample")
+	a.add(t, without(read, without(read, stored)), "")
+	return nil
+}
+
+// add adds the occurrences that the attempt has read.
+func (a *Answer) add(t *ledger.Attempt, found []plans.Occurrence, note string) {
+	for _, o := range found {
+		why, ok := t.Omission(*o.Rank, placeOf(o))
+		if !ok {
+			continue
+		}
+		if note != "" && why != "" {
+			why = note + "; " + why
+		}
+		if why == "" {
+			why = note
+		}
+		a.Readings = append(a.Readings, Reading{t.Number, o, why})
+	}
+}
+
+func placeOf(o plans.Occurrence) ledger.Place {
+	return ledger.Place{Epoch: o.Epoch, Position: o.Position}
+}
+
+// without returns the occurrences of a list that are not in another.
+func without(list, other []plans.Occurrence) []plans.Occurrence {
+	return slices.DeleteFunc(slices.Clone(list), func(o plans.Occurrence) bool {
+		return slices.ContainsFunc(other, func(p plans.Occurrence) bool { return placeOf(o) == placeOf(p) })
+	})
+}
+
+// Print writes the answer as text.
+func (a *Answer) Print(w io.Writer) {
+	for _, f := range a.Faults {
+		fmt.Fprintln(w, f)
+	}
+	printGaps(w, "not read", a.Missing)
+	printGaps(w, "read more than once", a.Doubled)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(a.Readings) > 0 {
+		fmt.Fprintln(t, "epoch\tbatch\tposition\trank\tattempt\tnote")
+	}
+	for _, r := range a.Readings {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%s\n", r.Epoch, r.Batch, r.Position, *r.Rank, r.Attempt, r.Note)
+	}
+	t.Flush()
+	fmt.Fprintf(w, "%d:%d to %d:%d (epoch:position) in %s of %s: %d positions read once, %d lacking, %d read again after a resume\n",
+		a.From.Epoch, a.From.Position, a.To.Epoch, a.To.Position, words.Count(a.Attempts, "attempt", "attempts"), words.Count(a.Parts, "part", "parts"), a.Positions, a.Lacking, a.RolledBack)
+	fmt.Fprintf(w, "%d filtered, %d failed, %d replaced; head %s\n", a.Filtered, a.Failed, a.Replaced, a.Head)
+}
+
+func printGaps(w io.Writer, what string, gaps []ledger.Gap) {
+	for _, g := range gaps {
+		fmt.Fprintf(w, "epoch %d, positions %d to %d: %s by %s of attempt %d, the first %d\n",
+			g.Epoch, g.First, g.End-1, what, words.Count(len(g.Ranks), "rank", "ranks"), g.Attempt, g.Ranks[0])
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace-data/millrace/cmd/internal/audit"
+	"github.com/millrace-data/millrace/cmd/internal/cli"
+	"github.com/millrace-data/millrace/cmd/internal/location"
+)
+
+func (a *app) audit() *cobra.Command {
+	return a.Build(cli.Command{
+		Use: "audit LEDGER...", Short: "Check that a run read each sample once",
+		Long: `Checks the ledgers of all ranks of a run: they cover each position once, or the output lists the
+positions that are missing or repeated. With --key it lists when the run read a sample. Requires no
+gateway.`,
+		Example: `  millrace audit ledgers/*.jsonl
+  millrace audit ledgers/*.jsonl --key img-123 --offline s3://bucket/photos`,
+		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
+			var s location.Stores
+			var l location.Location
+			var key, shard, offline string
+			f.Text(&key, "key", "", "`KEY` list when the run read the sample with this key")
+			f.Text(&shard, "shard", "", "`SHARD` shard that holds the sample, if several shards have --key")
+			f.Text(&offline, "offline", "", "`DATASET` read the index of this dataset, for --key")
+			f.Output(a.App)
+			check := func([]string) {
+				if (key == "") != (offline == "") {
+					f.Fault("--key and --offline require each other")
+				}
+				if offline != "" {
+					l = one(f, offline)
+				}
+			}
+			return check, func(ctx context.Context, files []string) error {
+				answer, err := audit.Read(files)
+				if err != nil {
+					return err
+				}
+				if key != "" {
+					if err := answer.Find(ctx, &s, l, key, shard); err != nil {
+						return err
+					}
+				}
+				return errors.Join(a.Print(&answer, answer.Print), answer.Err())
+			}
+		},
+	})
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/millrace-data/millrace/client"
+	"github.com/millrace-data/millrace/client/ledger"
+	"github.com/millrace-data/millrace/cmd/internal/audit"
+	"github.com/millrace-data/millrace/cmd/internal/occurrences"
+)
+
+// writeLedgers writes the ledgers of two ranks that read two epochs, and return the names of the
+// files. change may change the part of a rank.
+func writeLedgers(t *testing.T, url string, samples uint64, change func(*ledger.Part)) (files []string) {
+	t.Helper()
+	for rank := range uint64(2) {
+		p := ledger.Part{
+			Previous: []string{}, Generation: strings.Repeat("a", 32), Plan: strings.Repeat("b", 32), URL: url, Rank: rank, Ranks: 2, Positions: samples,
+			Read: []ledger.Range{{Epoch: 0, First: 0, End: samples}, {Epoch: 1, First: 0, End: samples}},
+		}
+		change(&p)
+		line, _, err := p.Line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, filepath.Join(t.TempDir(), "ledger.jsonl"))
+		if err := os.WriteFile(files[rank], line, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// locationOf returns the canonical URL of the epoch of a batch, without rank and world size.
+func locationOf(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Head(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	found := resp.Header.Get("Content-Location")
+	if found == "" {
+		t.Fatalf("%s: got status %d and no Content-Location", url, resp.StatusCode)
+	}
+	found = strings.NewReplacer("/batches/0?", "?", "rank=0&", "", "&world_size=1", "").Replace(found)
+	return found
+}
+
+func TestAudit_ListsReadingsOfASample(t *testing.T) {
+	dir := shards(t)
+	ok(t, "index", dir)
+	samples := read[client.Dataset](t, "info", dir).Samples
+	url := locationOf(t, gatewayFor(t, dir)+"/epoch/0/batch/0?batch_size=16&seed=4")
+	want := read[occurrences.Answer](t, "occurrences", url+"&world_size=2", "--offline", dir, "--key", "f007", "--epochs", "0-1").Occurrences
+	files := writeLedgers(t, url, samples, func(p *ledger.Part) {
+		if o := want[1]; p.Rank == *o.Rank {
+			p.Filtered = []ledger.Range{{Epoch: o.Epoch, First: o.Position, End: o.Position + 1}}
+		}
+	})
+	got := read[audit.Answer](t, append([]string{"audit", "--key", "f007", "--offline", dir}, files...)...)
+	if len(want) != 2 || len(got.Readings) != 2 || got.Positions != 2*samples || got.Filtered != 1 {
+		t.Fatalf("got %+v, want %d positions and the readings %+v", got, 2*samples, want)
+	}
+	for i, r := range got.Readings {
+		note := []string{"", "filtered"}[i]
+		if r.Epoch != want[i].Epoch || r.Position != want[i].Position || *r.Rank != *want[i].Rank || r.Note != note {
+			t.Errorf("reading %d: got %+v, want %+v and %q", i, r, want[i], note)
+		}
+	}
+	var text bytes.Buffer
+	got.Print(&text)
+	if !strings.Contains(text.String(), "0:0 to 2:0 (epoch:position) in 1 attempt of 2 parts") {
+		t.Errorf("got %s", text.String())
+	}
+}
+
+// TestAudit_ListsSubstitutes: a quarantined sample was not read, another one was read twice.
+func TestAudit_ListsSubstitutes(t *testing.T) {
+	dir := shards(t)
+	ok(t, "index", dir)
+	samples := read[client.Dataset](t, "info", dir).Samples
+	gateway := gatewayFor(t, dir)
+	number := read[occurrences.Answer](t, "occurrences", locationOf(t, gateway+"/epoch/0/batch/0?shuffle=none"), "--offline", dir, "--key", "f007", "--epochs", "0").Occurrences[0].Position
+	url := locationOf(t, gateway+"/epoch/0/batch/0?batch_size=16&quarantine=samples:"+strconv.FormatUint(number, 10))
+	files := writeLedgers(t, url, samples, func(*ledger.Part) {})
+	got := read[audit.Answer](t, append([]string{"audit", "--key", "f007", "--offline", dir}, files...)...)
+	if len(got.Readings) != 2 || got.Readings[0].Note != "quarantined: a substitute was read" {
+		t.Errorf("got %+v, want a substitute in both epochs", got.Readings)
+	}
+}
+
+func TestAudit_FailsIfPositionsAreMissing(t *testing.T) {
+	files := writeLedgers(t, "/v1/datasets/photos/epochs/0", 100, func(p *ledger.Part) {
+		if p.Rank == 1 {
+			p.Read = []ledger.Range{{Epoch: 0, First: 0, End: 100}, {Epoch: 0, First: 90, End: 92}, {Epoch: 1, First: 0, End: 96}}
+		}
+	})
+	o := millrace(t, nil, append([]string{"audit"}, files...)...)
+	for _, want := range []string{
+		"epoch 1, positions 96 to 99: not read by 1 rank of attempt 0, the first 1\n",
+		"epoch 0, positions 90 to 91: read more than once by 1 rank",
+		"196 positions read once, 4 lacking, 0 read again",
+	} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("got %s, want %q", o.stdout, want)
+		}
+	}
+	if want := "do not cover each position once: 1 gap, 1 repeated range, 0 faults"; o.code != exitCorrupt || !strings.Contains(o.stderr, want) {
+		t.Errorf("got exit code %d and %s, want %d and %q", o.code, o.stderr, exitCorrupt, want)
+	}
+	for want, args := range map[string][]string{
+		"--key and --offline require each other": {files[0], "--key", "k"},
+		"expected LEDGER, got no argument":       {},
+	} {
+		if o := millrace(t, nil, append([]string{"audit"}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%v: got exit code %d and %s, want 2 and %q", args, o.code, o.stderr, want)
+		}
+	}
+}
