@@ -48,7 +48,7 @@ func (r *Report) fault(format string, args ...any) {
 	r.Faults = append(r.Faults, fmt.Sprintf(format, args...))
 }
 
-// Attempt is what the ranks of a run read between two resumes.
+// Attempt holds the parts of all ranks between two resumes of a run.
 type Attempt struct {
 	Number int
 	Parts  []*Part // by rank; one if there are no faults

@@ -32,7 +32,7 @@ func (e *Error) Error() string {
 type Reading struct {
 	Attempt int `json:"attempt"`
 	plans.Occurrence
-	Note string `json:"note,omitempty"` // what the reader did with it, or how the quarantine changed it
+	Note string `json:"note,omitempty"` // effect of the reader or the quarantine; empty: the sample was read and yielded
 }
 
 // Answer is the result of an audit.
