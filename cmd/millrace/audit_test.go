@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/occurrences"
 )
 
-// writeLedgers writes the ledgers of two ranks that read two epochs, and return the names of the
+// writeLedgers writes the ledgers of two ranks that read two epochs, and returns the names of the
 // files. change may change the part of a rank.
 func writeLedgers(t *testing.T, url string, samples uint64, change func(*ledger.Part)) (files []string) {
 	t.Helper()
