@@ -1,23 +1,20 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 	"strings"
 )
 
-const (
-	maxEpochs = 1 << 20 // epochs of an attempt that Audit checks
-	maxGaps   = 1000    // gaps of a rank in an attempt that Audit lists
-)
-
 // Gap is positions that some ranks have not read, or have read more than once.
 type Gap struct {
-	Attempt int      `json:"attempt"`
-	Epoch   uint64   `json:"epoch"`
-	First   uint64   `json:"first"`
-	End     uint64   `json:"end"`
+	Attempt uint64   `json:"attempt"`
+	From    Place    `json:"from"`
+	To      Place    `json:"to"` // after the last position
 	Ranks   []uint64 `json:"ranks"`
 }
 
@@ -27,8 +24,7 @@ type Report struct {
 	Attempts   int      `json:"attempts"`
 	From       Place    `json:"from"`
 	To         Place    `json:"to"`
-	Positions  uint64   `json:"positions"`   // of which all ranks have read their share
-	Lacking    uint64   `json:"lacking"`     // of which some rank has not
+	Positions  uint64   `json:"positions"`   // from From to To
 	RolledBack uint64   `json:"rolled_back"` // read before a resume from an earlier position, and read again after it
 	Filtered   uint64   `json:"filtered"`
 	Failed     uint64   `json:"failed"`
@@ -50,59 +46,37 @@ func (r *Report) fault(format string, args ...any) {
 
 // Attempt holds the parts of all ranks between two resumes of a run.
 type Attempt struct {
-	Number int
-	Parts  []*Part // by rank; one if there are no faults
-	End    Place   // start of the first later attempt, which read the positions from there again
+	Parts []*Part // by rank; one of each if there are no faults
+	End   Place   // least start of all later attempts, which read the positions from there again
 }
-
-// Start is the place at which the attempt began.
-func (a *Attempt) Start() Place { return a.Parts[0].Start }
 
 // Omission returns why the reader of a rank omitted or changed a sample that it read: "filtered",
 // "failed", "replaced", or "" if it yielded the sample unchanged. ok is false if the rank has not
 // read the position in this attempt.
 func (a *Attempt) Omission(rank uint64, at Place) (why string, ok bool) {
 	for _, p := range a.Parts {
-		if p.Rank != rank || at.Compare(a.End) >= 0 || !ranges(p.Read).has(at) {
-			continue
+		in := func(list []Range) bool {
+			return contain(p.spans(list), p.span(Range{at[0], at[1], at[1] + 1}))
 		}
-		for _, o := range []struct {
-			why string
-			in  []Range
-		}{{"filtered", p.Filtered}, {"failed", p.Failed}, {"replaced", p.Replaced}} {
-			if ranges(o.in).has(at) {
-				return o.why, true
-			}
+		switch {
+		case p.Rank != rank || at.Compare(a.End) >= 0 || at[1] >= p.Positions || !in(p.Read):
+			continue
+		case in(p.Filtered):
+			return "filtered", true
+		case in(p.Failed):
+			return "failed", true
+		case in(p.Replaced):
+			return "replaced", true
 		}
 		return "", true
 	}
 	return "", false
 }
 
-// Audit checks that the parts of all ranks of a run cover each position of the run once. Parts are
-// in any order.
+// Audit checks that the parts of all ranks of a run, in any order, cover each position once.
 func Audit(parts []Part) Report {
 	r := Report{Missing: []Gap{}, Doubled: []Gap{}, Faults: []string{}}
-	all := r.distinct(parts)
-	if r.Parts = len(all); r.Parts == 0 {
-		r.fault("no parts")
-		return r
-	}
-	r.checkChain(all)
-	r.List = r.attempts(all)
-	r.Attempts = len(r.List)
-	last := r.List[r.Attempts-1]
-	r.From, r.To, r.Head = r.List[0].Start(), last.End, last.head()
-	for _, a := range r.List {
-		r.From = least(r.From, a.Start())
-		r.cover(a)
-	}
-	return r
-}
-
-// distinct returns the parts by digest, and reports repeated ones.
-func (r *Report) distinct(parts []Part) map[string]*Part {
-	all := make(map[string]*Part, len(parts))
+	all := map[string]*Part{}
 	for i := range parts {
 		p := &parts[i]
 		if all[p.Digest] != nil {
@@ -110,7 +84,23 @@ func (r *Report) distinct(parts []Part) map[string]*Part {
 		}
 		all[p.Digest] = p
 	}
-	return all
+	if r.Parts = len(all); r.Parts == 0 {
+		r.fault("the ledgers are empty")
+		return r
+	}
+	sorted := slices.SortedFunc(maps.Values(all), func(p, q *Part) int {
+		return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Rank, q.Rank), strings.Compare(p.Digest, q.Digest))
+	})
+	r.group(sorted)
+	r.checkChain(sorted, all)
+	for i, a := range r.List {
+		r.checkRanks(a)
+		r.cover(a)
+		if i > 0 {
+			r.compare(r.List[i-1], a)
+		}
+	}
+	return r
 }
 
 // String names a part in messages.
@@ -118,153 +108,134 @@ func (p *Part) String() string {
 	return fmt.Sprintf("the part %.12s of rank %d in attempt %d", p.Digest, p.Rank, p.Attempt)
 }
 
-// checkChain checks that each part names existing parts of the attempt before, and that each part
-// is named if there is a later attempt.
-func (r *Report) checkChain(all map[string]*Part) {
-	named, last := map[string]bool{}, 0
-	for _, p := range sorted(all) {
-		last = max(last, p.Attempt)
+// group divides the parts into attempts, and sets where each ends.
+func (r *Report) group(sorted []*Part) {
+	for i, p := range sorted {
+		if i == 0 || sorted[i-1].Attempt != p.Attempt {
+			r.List = append(r.List, &Attempt{})
+		}
+		a := r.List[len(r.List)-1]
+		a.Parts = append(a.Parts, p)
+	}
+	r.Attempts = len(r.List)
+	last := r.List[r.Attempts-1]
+	r.From, r.To, r.Head = sorted[0].Start, last.Parts[0].place(last.furthest()), last.head()
+	end := r.To
+	for _, a := range slices.Backward(r.List) {
+		a.End = end
+		if start := a.Parts[0].Start; start.Compare(end) < 0 {
+			end = start
+		}
+	}
+}
+
+// furthest returns the end of the positions that the ranks have read, as a number.
+func (a *Attempt) furthest() (end uint64) {
+	for _, p := range a.Parts {
+		end = max(end, p.number(p.Start))
+		for _, r := range p.Read {
+			end = max(end, p.span(r)[1])
+		}
+	}
+	return end
+}
+
+// checkChain checks that each part continues existing parts of the attempt before, and that a part
+// continues each, except those of the last attempt.
+func (r *Report) checkChain(sorted []*Part, all map[string]*Part) {
+	last, named := sorted[len(sorted)-1].Attempt, map[string]bool{}
+	for _, p := range sorted {
 		for _, d := range p.Previous {
 			named[d] = true
-			switch before := all[d]; {
-			case before == nil:
-				r.fault("%s continues the part %.12s, which is missing or changed", p, d)
-			case before.Attempt != p.Attempt-1:
+			if before := all[d]; before == nil {
+				r.fault("%s continues the part %.12s, which is missing or was changed", p, d)
+			} else if before.Attempt != p.Attempt-1 {
 				r.fault("%s continues a part of attempt %d", p, before.Attempt)
-			case before.Generation != p.Generation || before.Plan != p.Plan:
-				r.fault("%s is of another run than the part that it continues", p)
 			}
 		}
 	}
-	for _, p := range sorted(all) {
+	for _, p := range sorted {
 		if p.Attempt < last && !named[p.Digest] {
 			r.fault("%s is continued by no part", p)
 		}
 	}
 }
 
-// sorted returns parts by attempt, rank and digest.
-func sorted(all map[string]*Part) []*Part {
-	return slices.SortedFunc(maps.Values(all), func(a, b *Part) int {
-		if a.Attempt != b.Attempt {
-			return a.Attempt - b.Attempt
-		}
-		if c := compare(a.Rank, b.Rank, 0, 0); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Digest, b.Digest)
-	})
+// compare checks that an attempt reads the order of the attempt before it.
+func (r *Report) compare(before, a *Attempt) {
+	p, q := before.Parts[0], a.Parts[0]
+	if p.Generation != q.Generation || p.planAt(q.Start) != q.planAt(q.Start) {
+		r.fault("%s has another generation or plan than attempt %d", q, p.Attempt)
+	}
 }
 
-// attempts groups the parts, and checks that those of an attempt agree.
-func (r *Report) attempts(all map[string]*Part) (list []*Attempt) {
-	for _, p := range sorted(all) {
-		if len(list) == 0 || list[len(list)-1].Number != p.Attempt {
-			list = append(list, &Attempt{Number: p.Attempt})
-		}
-		a := list[len(list)-1]
-		a.Parts = append(a.Parts, p)
-		if f := a.Parts[0]; p.Generation != f.Generation || p.Plan != f.Plan || p.URL != f.URL || p.Ranks != f.Ranks || p.Positions != f.Positions || p.Start != f.Start {
-			r.fault("%s differs from that of rank %d in generation, plan, URL, ranks, positions or start", p, f.Rank)
+// planAt returns the plan digest of a state at a place: that of the last entry before it, or the first.
+func (p *Part) planAt(at Place) string {
+	found := p.Plans[0].Digest
+	for _, d := range p.Plans[1:] {
+		if d.At.Compare(at) < 0 {
+			found = d.Digest
 		}
 	}
-	end := list[len(list)-1].furthest()
-	for _, a := range slices.Backward(list) {
-		a.End, end = end, least(end, a.Start())
-	}
-	return list
+	return found
 }
 
-func least(p, q Place) Place {
-	if q.Compare(p) < 0 {
-		return q
+// checkRanks checks that the parts of an attempt agree, and that there is one of each rank.
+func (r *Report) checkRanks(a *Attempt) {
+	first, next := a.Parts[0], uint64(0)
+	lack := func(end uint64) {
+		if next < end {
+			r.fault("attempt %d has no part of the ranks %d to %d of %d", first.Attempt, next, end-1, first.Ranks)
+		}
 	}
-	return p
-}
-
-// furthest returns the place after the last position that a rank has read.
-func (a *Attempt) furthest() Place {
-	end := a.Start()
 	for _, p := range a.Parts {
-		for _, r := range p.Read {
-			if at := (Place{r.Epoch, r.End}); at.Compare(end) > 0 {
-				end = at
-			}
+		if p.Generation != first.Generation || !slices.Equal(p.Plans, first.Plans) || p.URL != first.URL || p.Ranks != first.Ranks || p.Positions != first.Positions || p.Start != first.Start {
+			r.fault("%s differs from that of rank %d in generation, plans, URL, ranks, positions or start", p, first.Rank)
 		}
-	}
-	if end.Position == a.Parts[0].Positions {
-		return Place{end.Epoch + 1, 0}
-	}
-	return end
-}
-
-// cover checks the positions that the ranks of an attempt have read before its end.
-func (r *Report) cover(a *Attempt) {
-	first := a.Parts[0]
-	if first.Start.Compare(a.End) < 0 && a.End.Epoch-first.Start.Epoch >= maxEpochs {
-		r.fault("attempt %d has more than %d epochs", a.Number, maxEpochs)
-		return
-	}
-	want := between(first.Start, a.End, first.Positions)
-	missing, doubled, whole := map[Range][]uint64{}, map[Range][]uint64{}, want
-	var beyond runs
-	next := uint64(0) // the rank that follows in a complete list
-	for _, p := range a.Parts {
 		if p.Rank < next {
-			r.fault("%s: another part is of the same rank", p)
+			r.fault("%s is not the only one of this rank", p)
 		}
-		if p.Rank > next {
-			whole = r.lack(a, next, p.Rank-1)
-		}
+		lack(p.Rank)
 		next = p.Rank + 1
-		read, twice := join(p.Read)
-		kept := read.before(a.End)
-		rest := want.without(kept)
-		whole = whole.without(rest)
-		if again := read.without(kept); len(again) > 0 {
-			beyond = ranges(append(beyond, again...))
+	}
+	lack(first.Ranks)
+}
+
+// cover checks the positions that each rank of an attempt has read until the attempt's end.
+func (r *Report) cover(a *Attempt) {
+	missing, doubled, first := map[span][]uint64{}, map[span][]uint64{}, a.Parts[0]
+	for _, p := range a.Parts {
+		next, end := p.number(p.Start), p.number(a.End)
+		for _, in := range p.sorted(p.Read) {
+			from, to := min(in[0], end), min(in[1], end)
+			note(missing, span{next, from}, p.Rank)
+			note(doubled, span{from, min(next, to)}, p.Rank)
+			next = max(next, to)
 		}
-		note(missing, rest, p.Rank)
-		note(doubled, twice.before(a.End), p.Rank)
-		r.Filtered += ranges(p.Filtered).before(a.End).positions()
-		r.Failed += ranges(p.Failed).before(a.End).positions()
-		r.Replaced += ranges(p.Replaced).before(a.End).positions()
+		note(missing, span{next, end}, p.Rank)
+		r.Filtered += p.count(p.Filtered, end)
+		r.Failed += p.count(p.Failed, end)
+		r.Replaced += p.count(p.Replaced, end)
 	}
-	if next < first.Ranks {
-		whole = r.lack(a, next, first.Ranks-1)
-	}
-	r.RolledBack += beyond.positions()
-	r.Positions += whole.positions()
-	r.Lacking += want.positions() - whole.positions()
-	r.Missing = append(r.Missing, gaps(a.Number, missing)...)
-	r.Doubled = append(r.Doubled, gaps(a.Number, doubled)...)
+	begin, end := first.number(first.Start), first.number(a.End)
+	r.Positions += max(end, begin) - begin
+	r.RolledBack += max(a.furthest(), end) - max(end, begin)
+	r.Missing = append(r.Missing, gaps(first, missing)...)
+	r.Doubled = append(r.Doubled, gaps(first, doubled)...)
 }
 
-// lack reports ranks without a part. It returns the positions that all ranks have read: none.
-func (r *Report) lack(a *Attempt, first, last uint64) runs {
-	r.fault("attempt %d: no part of the ranks %d to %d of %d", a.Number, first, last, a.Parts[0].Ranks)
-	return nil
-}
-
-// note adds a rank to the first gaps of a set.
-func note(gaps map[Range][]uint64, set runs, rank uint64) {
-	for _, g := range set[:min(len(set), maxGaps)] {
-		gaps[g] = append(gaps[g], rank)
+// note adds a rank to the positions that it lacks or repeats.
+func note(gaps map[span][]uint64, s span, rank uint64) {
+	if s[0] < s[1] {
+		gaps[s] = append(gaps[s], rank)
 	}
 }
 
-// gaps returns the gaps of an attempt in the order of their positions.
-func gaps(attempt int, of map[Range][]uint64) []Gap {
-	list := make([]Gap, 0, len(of))
-	for r, ranks := range of {
-		list = append(list, Gap{attempt, r.Epoch, r.First, r.End, ranks})
+// gaps returns the gaps of the attempt of a part in the order of their positions.
+func gaps(p *Part, of map[span][]uint64) (list []Gap) {
+	for _, s := range slices.SortedFunc(maps.Keys(of), compareSpans) {
+		list = append(list, Gap{p.Attempt, p.place(s[0]), p.place(s[1]), slices.Compact(of[s])})
 	}
-	slices.SortFunc(list, func(a, b Gap) int {
-		if c := compare(a.Epoch, b.Epoch, a.First, b.First); c != 0 {
-			return c
-		}
-		return compare(a.End, b.End, a.Ranks[0], b.Ranks[0])
-	})
 	return list
 }
 
@@ -276,5 +247,70 @@ func (a *Attempt) head() string {
 		list = append(list, p.Digest+"\n")
 	}
 	slices.Sort(list)
-	return Digest([]byte(strings.Join(list, "")))
+	return digest([]byte(strings.Join(list, "")))
+}
+
+// span is the numbers from the first to before the second. Positions are numbered from the beginning
+// of the run.
+type span [2]uint64
+
+func compareSpans(a, b span) int { return slices.Compare(a[:], b[:]) }
+
+// number returns the number of a place. It is the greatest number if another part has a place beyond it.
+func (p *Part) number(at Place) uint64 {
+	high, low := bits.Mul64(at[0], p.Positions)
+	sum, carry := bits.Add64(low, min(at[1], p.Positions), 0)
+	if high+carry > 0 {
+		return math.MaxUint64
+	}
+	return sum
+}
+
+// place is the inverse of number.
+func (p *Part) place(number uint64) Place {
+	n := max(p.Positions, 1)
+	return Place{number / n, number % n}
+}
+
+func (p *Part) span(r Range) span {
+	return span{p.number(Place{r[0], r[1]}), p.number(Place{r[0], r[2]})}
+}
+
+// sorted returns the numbers of a list of positions, ascending.
+func (p *Part) sorted(list []Range) []span {
+	out := make([]span, len(list))
+	for i, r := range list {
+		out[i] = p.span(r)
+	}
+	slices.SortFunc(out, compareSpans)
+	return out
+}
+
+// spans returns the numbers of a list of positions as disjoint spans, ascending.
+func (p *Part) spans(list []Range) (set []span) {
+	for _, s := range p.sorted(list) {
+		if n := len(set); n > 0 && s[0] <= set[n-1][1] {
+			set[n-1][1] = max(set[n-1][1], s[1])
+		} else {
+			set = append(set, s)
+		}
+	}
+	return set
+}
+
+// count returns how many positions of a list are before a number.
+func (p *Part) count(list []Range, end uint64) (n uint64) {
+	for _, s := range p.spans(list) {
+		n += min(s[1], end) - min(s[0], end)
+	}
+	return n
+}
+
+// contain reports whether one of the disjoint spans of a set contains another span.
+func contain(set []span, s span) bool {
+	i, found := slices.BinarySearchFunc(set, s[0], func(t span, n uint64) int { return cmp.Compare(t[0], n) })
+	if !found {
+		i--
+	}
+	return i >= 0 && s[1] <= set[i][1]
 }

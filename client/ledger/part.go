@@ -1,5 +1,5 @@
-// Package ledger reads and checks ledgers: the records of the positions that the ranks of a run
-// have read. The format is specified in docs/spec/state.md.
+// Package ledger reads, writes and checks ledgers: the records of the positions that the ranks of a
+// run have read. The format is specified in docs/spec/state.md.
 package ledger
 
 import (
@@ -11,33 +11,43 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"math/bits"
+	"net/url"
 	"slices"
+	"strings"
 )
 
 // version is the version of the format that this package reads and writes.
 const version = 1
 
 // maxLine bounds the length of a part in bytes.
-const maxLine = 64 << 20
+const maxLine = 256 << 20
 
-// Place is a position of an epoch.
-type Place struct{ Epoch, Position uint64 }
+// Place is a position of an epoch: epoch, position.
+type Place [2]uint64
 
 // Compare orders places as a run reads them.
-func (p Place) Compare(q Place) int { return compare(p.Epoch, q.Epoch, p.Position, q.Position) }
+func (p Place) Compare(q Place) int { return slices.Compare(p[:], q[:]) }
 
-// Range is the positions [First, End) of an epoch.
-type Range struct{ Epoch, First, End uint64 }
+func (p Place) String() string { return fmt.Sprintf("%d:%d", p[0], p[1]) }
+
+// Range is positions of an epoch: epoch, first position, end.
+type Range [3]uint64
+
+// Plan is the plan digest of a state from a place on, until that of the next Plan.
+type Plan struct {
+	At     Place  `json:"at"`
+	Digest string `json:"digest"`
+}
 
 // Part is the record of one rank from a start or resume of its run until the next one.
 type Part struct {
 	Version    int      `json:"ledger"`
 	Previous   []string `json:"previous"` // digests of the parts before the resume
-	Attempt    int      `json:"attempt"`  // number of resumes before this part
+	Attempt    uint64   `json:"attempt"`  // number of resumes before this part
 	Generation string   `json:"generation"`
-	Plan       string   `json:"plan"` // plan digest, as in a state
-	URL        string   `json:"url"`  // canonical path and query of the first epoch, without rank
+	Plans      []Plan   `json:"plans"` // several for a mixture with a schedule
+	URL        string   `json:"url"`   // canonical path and query of the epoch of Start, without rank
 	Rank       uint64   `json:"rank"`
 	Ranks      uint64   `json:"ranks"`
 	Positions  uint64   `json:"positions"` // positions that an epoch delivers, without padding
@@ -50,147 +60,136 @@ type Part struct {
 	Digest string `json:"-"` // identifies the part, for Previous of the next one
 }
 
-// MarshalJSON writes a place as a list.
-func (p Place) MarshalJSON() ([]byte, error) { return json.Marshal([2]uint64{p.Epoch, p.Position}) }
-
-// UnmarshalJSON parses the output of MarshalJSON.
-func (p *Place) UnmarshalJSON(text []byte) error {
-	return unmarshal(text, &p.Epoch, &p.Position)
-}
-
-// MarshalJSON writes a range as a list.
-func (r Range) MarshalJSON() ([]byte, error) {
-	return json.Marshal([3]uint64{r.Epoch, r.First, r.End})
-}
-
-// UnmarshalJSON parses the output of MarshalJSON.
-func (r *Range) UnmarshalJSON(text []byte) error {
-	return unmarshal(text, &r.Epoch, &r.First, &r.End)
-}
-
-// unmarshal parses a list of numbers. It is much faster than json.Unmarshal, and a ledger consists
-// of such lists.
-func unmarshal(text []byte, into ...*uint64) error {
-	list, ok := bytes.CutPrefix(text, []byte("["))
-	list, ended := bytes.CutSuffix(list, []byte("]"))
-	if !ok || !ended {
-		return fmt.Errorf("%.40s: must be a list of %d numbers", text, len(into))
+// Add records that the rank has read its share of the positions [first, end) of an epoch.
+func (p *Part) Add(epoch, first, end uint64) {
+	if n := len(p.Read); n > 0 && p.Read[n-1][0] == epoch && p.Read[n-1][2] == first {
+		p.Read[n-1][2] = end
+	} else if first < end {
+		p.Read = append(p.Read, Range{epoch, first, end})
 	}
-	for i, n := range into {
-		number, rest, more := bytes.Cut(list, []byte(","))
-		if more != (i < len(into)-1) {
-			return fmt.Errorf("%.60s: must be a list of %d numbers", text, len(into))
-		}
-		if err := json.Unmarshal(number, n); err != nil {
-			return fmt.Errorf("%.60s: %w", text, err)
-		}
-		list = rest
-	}
-	return nil
 }
 
-// Line returns the part as a line of a ledger, and its digest.
-func (p Part) Line() (line []byte, digest string, err error) {
+// Line returns the part as a line of a ledger, and sets Digest.
+func (p *Part) Line() ([]byte, error) {
 	p.Version = version
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false) // the URL keeps its &
 	if err := e.Encode(p); err != nil {
-		return nil, "", fmt.Errorf("write ledger: %w", err)
+		return nil, fmt.Errorf("write ledger: %w", err)
 	}
-	return out.Bytes(), Digest(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
+	p.Digest = digest(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
+	return out.Bytes(), nil
 }
 
-// Digest returns the digest of a part: the first 128 bits of the SHA-256 of its line, without the
-// line feed.
-func Digest(line []byte) string {
-	sum := sha256.Sum256(line)
+// digest returns the first 128 bits of a SHA-256.
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Parse reads the parts of a ledger, one per line. It rejects a last line without a line feed.
-func Parse(r io.Reader) ([]Part, error) {
-	var parts []Part
-	in := bufio.NewReaderSize(r, 1<<16)
-	for n := 1; ; n++ {
-		line, err := readLine(in)
-		if errors.Is(err, io.EOF) && len(line) == 0 {
-			return parts, nil
-		}
-		if errors.Is(err, io.EOF) {
-			err = errors.New("the line is incomplete: the ledger was truncated")
-		}
+// Parse reads the parts of a ledger, one per line.
+func Parse(r io.Reader) (parts []Part, err error) {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, maxLine)
+	in.Split(lines)
+	for in.Scan() {
+		p, err := parse(in.Bytes())
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		p, err := parse(line)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+			return nil, fmt.Errorf("line %d: %w", len(parts)+1, err)
 		}
 		parts = append(parts, p)
 	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", len(parts)+1, err)
+	}
+	return parts, nil
 }
 
-// readLine returns the next line without its line feed; a last line without one comes with io.EOF.
-func readLine(in *bufio.Reader) (line []byte, err error) {
-	for {
-		some, err := in.ReadSlice('\n')
-		line = append(line, some...)
-		switch {
-		case err == nil:
-			return line[:len(line)-1], nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return line, err //nolint:wrapcheck // io.EOF, which Parse compares
-		case len(line) > maxLine:
-			return nil, fmt.Errorf("longer than %d MiB", maxLine>>20)
-		}
+// lines splits a text after line feeds. It returns a last line without one as an error.
+func lines(text []byte, end bool) (n int, line []byte, err error) {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return i + 1, text[:i], nil
 	}
+	if end && len(text) > 0 {
+		return 0, nil, errors.New("the ledger is truncated: its last line has no line feed")
+	}
+	return 0, nil, nil
 }
 
 func parse(line []byte) (p Part, err error) {
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := json.Unmarshal(line, &p); err != nil {
 		return Part{}, fmt.Errorf("not a part of a ledger: %w", err)
 	}
-	if d.More() {
-		return Part{}, errors.New("several values in a line")
+	if p.Version != version {
+		return Part{}, fmt.Errorf("version %d of a ledger, not %d", p.Version, version)
 	}
-	p.Digest = Digest(line)
+	if again, err := p.Line(); err != nil || !bytes.Equal(again[:len(again)-1], line) {
+		return Part{}, errors.New("not in the canonical form: the keys of a part in their order, without spaces")
+	}
 	return p, p.check()
 }
 
 // check returns the first fault of a part by itself.
 func (p *Part) check() error {
 	switch {
-	case p.Version != version:
-		return fmt.Errorf("version %d of a ledger, not %d", p.Version, version)
 	case p.Rank >= p.Ranks:
 		return fmt.Errorf("rank %d of %d", p.Rank, p.Ranks)
+	case p.Previous == nil || p.Read == nil || len(p.Plans) == 0:
+		return errors.New("previous and read must be lists, and plans a list with an entry")
 	case (p.Attempt == 0) != (len(p.Previous) == 0):
-		return fmt.Errorf("attempt %d with %d previous parts", p.Attempt, len(p.Previous))
-	case !isDigest(p.Generation) || !isDigest(p.Plan) || !all(p.Previous, isDigest):
-		return errors.New("generation, plan and previous must be of 32 hexadecimal digits")
+		return fmt.Errorf("attempt %d continues %d parts", p.Attempt, len(p.Previous))
+	case !isDigest(p.Generation) || slices.ContainsFunc(p.Previous, isNoDigest) || slices.ContainsFunc(p.Plans, func(d Plan) bool { return isNoDigest(d.Digest) }):
+		return errors.New("generation, plans and previous must have 32 hexadecimal digits each")
+	case !slices.IsSortedFunc(p.Plans, func(a, b Plan) int { return a.At.Compare(b.At) }):
+		return errors.New("plans must be in the order of their places")
+	case !p.fits(p.Start):
+		return fmt.Errorf("the attempt begins at %s, and an epoch has %d positions", p.Start, p.Positions)
+	case p.generation() != p.Generation:
+		return fmt.Errorf("generation %s is not that of the URL", p.Generation)
 	}
-	read := ranges(p.Read)
+	return p.checkRanges()
+}
+
+// checkRanges checks that the part has read the positions after its start, and all that it omitted.
+func (p *Part) checkRanges() error {
 	for _, r := range p.Read {
-		if r.First >= r.End || r.End > p.Positions || r.Epoch == math.MaxUint64 || (Place{r.Epoch, r.First}).Compare(p.Start) < 0 {
-			return fmt.Errorf("positions %d to %d of epoch %d: the part begins at %d:%d, and an epoch has %d", r.First, r.End, r.Epoch, p.Start.Epoch, p.Start.Position, p.Positions)
+		if r[1] >= r[2] || !p.fits(Place{r[0], r[2]}) || (Place{r[0], r[1]}).Compare(p.Start) < 0 {
+			return fmt.Errorf("read %v: the part begins at %s, and an epoch has %d positions", r, p.Start, p.Positions)
 		}
 	}
+	read := p.spans(p.Read)
 	for _, r := range slices.Concat(p.Filtered, p.Failed, p.Replaced) {
-		if r.First >= r.End || !read.contain(r) {
-			return fmt.Errorf("positions %d to %d of epoch %d were not read", r.First, r.End, r.Epoch)
+		if r[1] >= r[2] || !p.fits(Place{r[0], r[2]}) || !contain(read, p.span(r)) {
+			return fmt.Errorf("positions %v were filtered, failed or replaced, but not read", r)
 		}
 	}
 	return nil
 }
 
-func isDigest(s string) bool {
-	_, err := hex.DecodeString(s)
-	return err == nil && len(s) == 32
+// fits reports whether a place is in an epoch of the part, and its number from the beginning of the
+// run is below 2^64.
+func (p *Part) fits(at Place) bool {
+	high, _ := bits.Mul64(at[0]+1, p.Positions)
+	return at[1] <= p.Positions && high == 0 && at[0]+1 != 0
 }
 
-func all(list []string, holds func(string) bool) bool {
-	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })
+// generation returns the generation of the URL, as in a state.
+func (p *Part) generation() string {
+	u, err := url.Parse(p.URL)
+	if err != nil || strings.ContainsFunc(p.URL, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	if g := u.Query().Get("generation"); strings.Contains(g, ",") {
+		return digest([]byte(g))
+	} else if len(g) == 64 {
+		return g[:32]
+	}
+	return ""
 }
+
+func isDigest(s string) bool {
+	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+func isNoDigest(s string) bool { return !isDigest(s) }

@@ -19,13 +19,17 @@ import (
 // files. change may change the part of a rank.
 func writeLedgers(t *testing.T, url string, samples uint64, change func(*ledger.Part)) (files []string) {
 	t.Helper()
+	u, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for rank := range uint64(2) {
 		p := ledger.Part{
-			Previous: []string{}, Generation: strings.Repeat("a", 32), Plan: strings.Repeat("b", 32), URL: url, Rank: rank, Ranks: 2, Positions: samples,
-			Read: []ledger.Range{{Epoch: 0, First: 0, End: samples}, {Epoch: 1, First: 0, End: samples}},
+			Previous: []string{}, Generation: u.URL.Query().Get("generation")[:32], Plans: []ledger.Plan{{Digest: strings.Repeat("b", 32)}},
+			URL: url, Rank: rank, Ranks: 2, Positions: samples, Read: []ledger.Range{{0, 0, samples}, {1, 0, samples}},
 		}
 		change(&p)
-		line, _, err := p.Line()
+		line, err := p.Line()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +65,7 @@ func TestAudit_ListsReadingsOfASample(t *testing.T) {
 	want := read[occurrences.Answer](t, "occurrences", url+"&world_size=2", "--offline", dir, "--key", "f007", "--epochs", "0-1").Occurrences
 	files := writeLedgers(t, url, samples, func(p *ledger.Part) {
 		if o := want[1]; p.Rank == *o.Rank {
-			p.Filtered = []ledger.Range{{Epoch: o.Epoch, First: o.Position, End: o.Position + 1}}
+			p.Filtered = []ledger.Range{{o.Epoch, o.Position, o.Position + 1}}
 		}
 	})
 	got := read[audit.Answer](t, append([]string{"audit", "--key", "f007", "--offline", dir}, files...)...)
@@ -76,7 +80,7 @@ func TestAudit_ListsReadingsOfASample(t *testing.T) {
 	}
 	var text bytes.Buffer
 	got.Print(&text)
-	if !strings.Contains(text.String(), "0:0 to 2:0 (epoch:position) in 1 attempt of 2 parts") {
+	if !strings.Contains(text.String(), "0:0 to 2:0 (epoch:position) in 1 attempt of 2 parts: ") {
 		t.Errorf("got %s", text.String())
 	}
 }
@@ -97,16 +101,15 @@ func TestAudit_ListsSubstitutes(t *testing.T) {
 }
 
 func TestAudit_FailsIfPositionsAreMissing(t *testing.T) {
-	files := writeLedgers(t, "/v1/datasets/photos/epochs/0", 100, func(p *ledger.Part) {
+	files := writeLedgers(t, "/v1/datasets/photos/epochs/0?generation="+strings.Repeat("a", 64), 100, func(p *ledger.Part) {
 		if p.Rank == 1 {
-			p.Read = []ledger.Range{{Epoch: 0, First: 0, End: 100}, {Epoch: 0, First: 90, End: 92}, {Epoch: 1, First: 0, End: 96}}
+			p.Read = []ledger.Range{{0, 0, 100}, {0, 90, 92}, {1, 0, 96}}
 		}
 	})
 	o := millrace(t, nil, append([]string{"audit"}, files...)...)
 	for _, want := range []string{
-		"epoch 1, positions 96 to 99: not read by 1 rank of attempt 0, the first 1\n",
-		"epoch 0, positions 90 to 91: read more than once by 1 rank",
-		"196 positions read once, 4 lacking, 0 read again",
+		"attempt 0: 1:96 to 2:0 not read by rank 1\n",
+		"attempt 0: 0:90 to 0:92 read more than once by rank 1\n",
 	} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("got %s, want %q", o.stdout, want)
@@ -114,6 +117,12 @@ func TestAudit_FailsIfPositionsAreMissing(t *testing.T) {
 	}
 	if want := "do not cover each position once: 1 gap, 1 repeated range, 0 faults"; o.code != exitCorrupt || !strings.Contains(o.stderr, want) {
 		t.Errorf("got exit code %d and %s, want %d and %q", o.code, o.stderr, exitCorrupt, want)
+	}
+	if err := os.WriteFile(files[0], []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := millrace(t, nil, "audit", files[0]); o.code != exitCorrupt || !strings.Contains(o.stderr, "line 1: the ledger is truncated") {
+		t.Errorf("got exit code %d and %s, want %d", o.code, o.stderr, exitCorrupt)
 	}
 	for want, args := range map[string][]string{
 		"--key and --offline require each other": {files[0], "--key", "k"},

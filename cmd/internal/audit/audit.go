@@ -20,17 +20,14 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Error reports ledgers that do not cover each position once.
-type Error struct{ Missing, Doubled, Faults int }
+// Error reports ledgers that are damaged, or do not cover each position once.
+type Error struct{ text string }
 
-func (e *Error) Error() string {
-	return fmt.Sprintf("the ledgers do not cover each position once: %s, %s, %s",
-		words.Count(e.Missing, "gap", "gaps"), words.Count(e.Doubled, "repeated range", "repeated ranges"), words.Count(e.Faults, "fault", "faults"))
-}
+func (e *Error) Error() string { return e.text }
 
 // Reading is one time that a run read the sample, or a substitute in its place.
 type Reading struct {
-	Attempt int `json:"attempt"`
+	Attempt uint64 `json:"attempt"`
 	plans.Occurrence
 	Note string `json:"note,omitempty"` // effect of the reader or the quarantine; empty: the sample was read and yielded
 }
@@ -46,7 +43,8 @@ func (a *Answer) Err() error {
 	if a.OK() {
 		return nil
 	}
-	return &Error{len(a.Missing), len(a.Doubled), len(a.Faults)}
+	return &Error{fmt.Sprintf("the ledgers do not cover each position once: %s, %s, %s", words.Count(len(a.Missing), "gap", "gaps"),
+		words.Count(len(a.Doubled), "repeated range", "repeated ranges"), words.Count(len(a.Faults), "fault", "faults"))}
 }
 
 // Read audits the ledgers in files.
@@ -58,6 +56,9 @@ func Read(files []string) (a Answer, err error) {
 			return a, fmt.Errorf("read ledger: %w", err)
 		}
 		some, err := ledger.Parse(f)
+		if err != nil {
+			err = &Error{err.Error()}
+		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			return a, fmt.Errorf("read ledger %s: %w", name, err)
 		}
@@ -72,10 +73,10 @@ const maxEpochs = 1000
 // Find adds the readings of a sample, from the index at a location.
 func (a *Answer) Find(ctx context.Context, s *location.Stores, l location.Location, key, shard string) error {
 	for _, t := range a.List {
-		for first := t.Start().Epoch; first <= t.End.Epoch && t.Start().Compare(t.End) < 0; first += maxEpochs {
-			q := occurrences.Question{Key: key, Shard: shard, Epochs: fmt.Sprintf("%d-%d", first, min(first+maxEpochs-1, t.End.Epoch))}
+		for first := t.Parts[0].Start[0]; first <= t.End[0] && t.Parts[0].Start.Compare(t.End) < 0; first += maxEpochs {
+			q := occurrences.Question{Key: key, Shard: shard, Epochs: fmt.Sprintf("%d-%d", first, min(first+maxEpochs-1, t.End[0]))}
 			if err := a.find(ctx, s, l, t, q); err != nil {
-				return fmt.Errorf("attempt %d: %w", t.Number, err)
+				return fmt.Errorf("attempt %d: %w", t.Parts[0].Attempt, err)
 			}
 		}
 	}
@@ -133,12 +134,12 @@ func (a *Answer) add(t *ledger.Attempt, found []plans.Occurrence, note string) {
 		if why == "" {
 			why = note
 		}
-		a.Readings = append(a.Readings, Reading{t.Number, o, why})
+		a.Readings = append(a.Readings, Reading{t.Parts[0].Attempt, o, why})
 	}
 }
 
 func placeOf(o plans.Occurrence) ledger.Place {
-	return ledger.Place{Epoch: o.Epoch, Position: o.Position}
+	return ledger.Place{o.Epoch, o.Position}
 }
 
 // without returns the occurrences of a list that are not in another.
@@ -163,14 +164,23 @@ func (a *Answer) Print(w io.Writer) {
 		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%s\n", r.Epoch, r.Batch, r.Position, *r.Rank, r.Attempt, r.Note)
 	}
 	t.Flush()
-	fmt.Fprintf(w, "%d:%d to %d:%d (epoch:position) in %s of %s: %d positions read once, %d lacking, %d read again after a resume\n",
-		a.From.Epoch, a.From.Position, a.To.Epoch, a.To.Position, words.Count(a.Attempts, "attempt", "attempts"), words.Count(a.Parts, "part", "parts"), a.Positions, a.Lacking, a.RolledBack)
+	fmt.Fprintf(w, "%s to %s (epoch:position) in %s of %s: %d positions, %d read again after a resume\n",
+		a.From, a.To, words.Count(a.Attempts, "attempt", "attempts"), words.Count(a.Parts, "part", "parts"), a.Positions, a.RolledBack)
 	fmt.Fprintf(w, "%d filtered, %d failed, %d replaced; head %s\n", a.Filtered, a.Failed, a.Replaced, a.Head)
 }
 
+// maxGaps bounds the gaps that Print lists.
+const maxGaps = 20
+
 func printGaps(w io.Writer, what string, gaps []ledger.Gap) {
-	for _, g := range gaps {
-		fmt.Fprintf(w, "epoch %d, positions %d to %d: %s by %s of attempt %d, the first %d\n",
-			g.Epoch, g.First, g.End-1, what, words.Count(len(g.Ranks), "rank", "ranks"), g.Attempt, g.Ranks[0])
+	for _, g := range gaps[:min(len(gaps), maxGaps)] {
+		others := ""
+		if n := len(g.Ranks) - 1; n > 0 {
+			others = " and " + words.Count(n, "other rank", "other ranks")
+		}
+		fmt.Fprintf(w, "attempt %d: %s to %s %s by rank %d%s\n", g.Attempt, g.From, g.To, what, g.Ranks[0], others)
+	}
+	if more := len(gaps) - maxGaps; more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
 	}
 }
