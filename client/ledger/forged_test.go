@@ -13,7 +13,7 @@ import (
 )
 
 // forgeries are the changes of a run's ledgers that are not ledgers of a run without faults, with
-// what Parse or Audit says. The run has two attempts, of three ranks and two.
+// the message of Parse or Audit. The run has two attempts, of three ranks and two.
 func forgeries() map[string]forgery {
 	return map[string]forgery{
 		// The text.
@@ -135,7 +135,7 @@ func honest() *run {
 
 var update = flag.Bool("update", false, "write testdata/forged.json")
 
-// verdict is what an audit finds in a text, for other implementations.
+// verdict is the result of an audit of a text, for other implementations.
 type verdict struct {
 	Text    string       `json:"text"`
 	OK      bool         `json:"ok"`
