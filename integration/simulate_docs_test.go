@@ -1,6 +1,9 @@
 package integration_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +19,16 @@ func TestSimulatePages(t *testing.T) {
 			if len(commands) < 3 {
 				t.Fatalf("got %d commands, want one for each question", len(commands))
 			}
-			startShell(t, t.TempDir()).follow(t, name, commands, nil)
+			dir := t.TempDir()
+			lines := strings.Repeat("{}\n", 1000)
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, "imagenet"), 0o755), os.WriteFile(filepath.Join(dir, "imagenet", "a.jsonl"), []byte(lines), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			sh := startShell(t, dir)
+			if output, status := sh.run("millrace index -q imagenet --batch-size 64"); status != "0" {
+				t.Fatalf("index: %s", output)
+			}
+			sh.follow(t, name, commands, nil)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,10 +60,10 @@ func TestCommands_WarnOfUnevenPlans(t *testing.T) {
 	}
 }
 
-func TestPlan_CountsRequestsAndCost(t *testing.T) {
+func TestPlan_CountsRequests(t *testing.T) {
 	dir, _ := sorted(t, "--batch-size", "16", "--window", "4")
 	var out struct{ Orders []orders.Row }
-	if err := json.Unmarshal([]byte(ok(t, "plan", dir, "--cache-size", "1GiB", "--request-price", "1000000", "--json").stdout), &out); err != nil {
+	if err := json.Unmarshal([]byte(ok(t, "plan", dir, "--cache-size", "1GiB,1", "--json").stdout), &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range out.Orders {
@@ -71,18 +72,96 @@ func TestPlan_CountsRequestsAndCost(t *testing.T) {
 		if o.Shuffle == "slot" && o.Window < chunks {
 			want += 2*o.Window - 1
 		}
-		if o.Reads > want || o.Reads < chunks || o.LaterReads == nil || *o.LaterReads != 0 || *o.Cost != float64(o.Reads) || *o.LaterCost != 0 {
-			t.Errorf("%s %d: got %d requests for %v, later %v for %v, want at most %d, then none", o.Shuffle, o.Window, o.Reads, *o.Cost, o.LaterReads, o.LaterCost, want)
+		if later := o.LaterReads; o.Reads > want || o.Reads < chunks || len(later) != 2 || later[0] == nil || *later[0] != 0 || o.Shuffle != "full" && later[1] != nil {
+			t.Errorf("%s %d: got %d requests, later %v, want at most %d, then none, and null for the cache of a byte", o.Shuffle, o.Window, o.Reads, later, want)
 		}
 	}
-	text := ok(t, "plan", dir, "--cache-size", "1GiB", "--request-price", "0.4").stdout
-	for _, want := range []string{"requests an epoch", "later, cache of 1.0 GiB", "cost", "0.00000"} {
+	text := ok(t, "plan", dir, "--cache-size", "1GiB").stdout
+	for _, want := range []string{"requests an epoch", "later, cache of 1.0 GiB"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
 	if text := ok(t, "plan", dir).stdout; strings.Contains(text, "cost") || strings.Contains(text, "later") {
-		t.Errorf("got\n%s\nwant nothing of caches and costs, which nobody asked for", text)
+		t.Errorf("got\n%s\nwant no caches and costs", text)
+	}
+}
+
+// TestPlan_PricesEpochs computes the costs of an epoch from the results of simulate.
+func TestPlan_PricesEpochs(t *testing.T) {
+	dir, _ := sorted(t, "--batch-size", "16", "--window", "4")
+	job := []string{dir, "--shuffle", "slot", "--window", "4", "--world-size", "4", "--rate", "1200/s", "--store-bandwidth", "1MB/s", "--cache-size", "1MiB,2MiB",
+		"--gateways", "1,2", "--json"}
+	type epoch struct {
+		Seconds float64
+		Reads   int64 `json:"store_reads"`
+		Bytes   int64 `json:"store_bytes"`
+		Ranks   []struct {
+			Stall float64 `json:"stall_seconds"`
+		}
+	}
+	var simulated struct{ Settings []struct{ Epochs []epoch } }
+	if err := json.Unmarshal([]byte(ok(t, append([]string{"simulate"}, job...)...).stdout), &simulated); err != nil {
+		t.Fatal(err)
+	}
+	type amount struct {
+		Costs map[string]float64
+		Cost  float64
+	}
+	var planned struct {
+		Costs struct {
+			Rows []struct {
+				Gateways int
+				Cache    int64  `json:"cache_size"`
+				First    amount `json:"first_epoch"`
+				Later    amount `json:"later_epoch"`
+			}
+		}
+	}
+	prices := append(append([]string{"plan"}, job...), "--prices", "requests=1e6,egress=1e9,gateway=3600", "--prices", "accelerator=7200")
+	if err := json.Unmarshal([]byte(ok(t, prices...).stdout), &planned); err != nil {
+		t.Fatal(err)
+	}
+	if len(planned.Costs.Rows) != 4 {
+		t.Fatalf("got %+v, want two caches for each of two numbers of gateways", planned)
+	}
+	for i, r := range planned.Costs.Rows {
+		for n, got := range []amount{r.First, r.Later} {
+			e := simulated.Settings[i].Epochs[n]
+			waiting := 0.0
+			for _, k := range e.Ranks {
+				waiting += k.Stall
+			}
+			sum := 0.0
+			for name, want := range map[string]float64{"requests": float64(e.Reads), "egress": float64(e.Bytes), "gateway": float64(r.Gateways) * e.Seconds, "accelerator": 2 * waiting} {
+				if sum += want; math.Abs(got.Costs[name]-want) > 0.01 {
+					t.Errorf("%d gateways, cache %d, epoch %d: got %v for %s, want %v", r.Gateways, r.Cache, n, got.Costs[name], name, want)
+				}
+			}
+			if first := n == 0; math.Abs(got.Cost-sum) > 0.01 || (e.Reads > 0) != first {
+				t.Errorf("%d gateways, cache %d, epoch %d: got %+v and %d reads, want %v, and reads in the first epoch only", r.Gateways, r.Cache, n, got, e.Reads, sum)
+			}
+		}
+	}
+}
+
+func TestPlan_RejectsIncompletePrices(t *testing.T) {
+	dir := shards(t)
+	for want, args := range map[string][]string{
+		`--prices "egres=1": unknown resource "egres": must be one of requests, egress, gateway, accelerator`: {"--prices", "gateway=1,egres=1"},
+		`--prices "egress": must be RESOURCE=PRICE, such as egress=0.09`:                                      {"--prices", "egress"},
+		`--prices "egress=-1": the price of a GB (10^9 bytes) from the store must be a number from 0 to 1e9`:  {"--prices", "egress=-1"},
+		"egress has two prices":             {"--prices", "egress=1,egress=2"},
+		"--prices requires --rate":          {"--prices", "egress=1", "--cache-size", "1GiB"},
+		"--prices requires --cache-size":    {"--prices", "egress=1", "--rate", "1"},
+		"--prices accepts one --world-size": {"--prices", "egress=1", "--world-size", "1,2"},
+		"--rate requires --prices":          {"--rate", "1"},
+		"2 gateways for 1 ranks":            {"--prices", "egress=1", "--rate", "1", "--cache-size", "1GiB", "--gateways", "2"},
+		"must be at least 1 MiB":            {"--prices", "egress=1", "--rate", "1", "--cache-size", "1"},
+	} {
+		if o := millrace(t, nil, append([]string{"plan", dir}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%v: got exit code %d and %q, want 2 and %q", args, o.code, o.stderr, want)
+		}
 	}
 }
 

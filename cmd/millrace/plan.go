@@ -1,17 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
-	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
@@ -20,19 +23,24 @@ import (
 // planQuestion holds the flags of plan, which compares a dataset's orders.
 type planQuestion struct {
 	orders.Question
-	opt   client.Options
-	batch *uint64 // --batch, which only explain has
+	opt    client.Options
+	prices []orders.Price
+	job    simulateFlags // the simulated job, for prices
+	batch  *uint64       // --batch, which only explain has
 }
 
 func (q *planQuestion) define(f *cli.Flags) {
 	parameterFlags(f, &q.opt, address.Order|address.Batching, "seed", "tail")
 	f.Numbers(&q.WorldSizes, "world-size", nil, "`N,...` world sizes: for each, compare shares of ranks with and without locality")
 	f.Numbers(&q.Homes, "homes", nil, "`N,...` gateway counts to compare with locality (default the world size)")
-	f.Numbers(&q.Gateways, "gateways", nil, "`N,...` gateway counts after a change during a job: count the chunks read again")
-	f.Size(&q.Cache, "cache-size", 0, "size of a cache: also count the store requests of a later epoch with it")
-	f.Real(&q.Price, "request-price", "PRICE", "", 0, 1e9, 0, "price per million store requests, for the cost of an epoch")
+	f.Numbers(&q.Gateways, "gateways", nil, "`N,...` gateway counts: chunks read again after a change, or costs with --prices")
+	f.Sizes(&q.Caches, "cache-size", nil, "`SIZE,...` gateway cache sizes: also count store requests of a later epoch")
+	cli.List(f, &q.prices, "prices", nil, orders.PriceKind(), ",", func(s string) []string { return strings.Split(s, ",") },
+		"`RESOURCE=PRICE,...` print costs: requests, egress, gateway, accelerator")
 	f.Optional(&q.batch, "batch", "")
 	f.Set.Lookup("batch").Hidden = true
+	cli.New(nil, nil, nil).Flags(pflag.NewFlagSet("simulate", pflag.ContinueOnError), q.job.define) // sets the defaults
+	q.job.model(f)
 }
 
 func (q *planQuestion) check(f *cli.Flags, dataset string) {
@@ -43,14 +51,49 @@ func (q *planQuestion) check(f *cli.Flags, dataset string) {
 	if q.batch != nil {
 		f.Fault("--batch requires a gateway: run 'millrace serve %[1]s', then 'millrace explain http://127.0.0.1:8080 --batch %[2]d'", quoted, *q.batch)
 	}
+	if len(q.prices) > 0 {
+		q.checkPrices(f)
+		return
+	}
 	for _, name := range []string{"homes", "gateways"} {
 		if f.Set.Changed(name) && len(q.WorldSizes) == 0 {
 			f.Fault("--%s requires --world-size", name)
 		}
 	}
+	for _, name := range []string{"rate", "disk-cache-size", "link", "store-bandwidth"} {
+		if f.Set.Changed(name) {
+			f.Fault("--%s requires --prices", name)
+		}
+	}
 	if len(q.WorldSizes) > 0 && len(q.Gateways) > 0 && slices.Max(q.Gateways) > slices.Max(q.WorldSizes) {
 		f.Fault("--gateways %d: must be at most --world-size, %d: a gateway without a rank reads nothing", slices.Max(q.Gateways), slices.Max(q.WorldSizes))
 	}
+}
+
+func (q *planQuestion) checkPrices(f *cli.Flags) {
+	for i, p := range q.prices {
+		if slices.ContainsFunc(q.prices[:i], func(o orders.Price) bool { return o.Resource == p.Resource }) {
+			f.Fault("--prices: %s has two prices: give one", p.Resource)
+		}
+	}
+	if q.job.base.Rate == 0 {
+		f.Fault("--prices requires --rate: samples per second that the job consumes, such as 3000/s")
+	}
+	if len(q.Caches) == 0 {
+		f.Fault("--prices requires --cache-size SIZE,...")
+	}
+	if len(q.WorldSizes) > 1 || len(q.Homes) > 0 {
+		f.Fault("--prices accepts one --world-size, and no --homes")
+	}
+	x := &q.job
+	if x.caches, x.base.Sharing = q.Caches, shuffle.Contiguous; len(q.WorldSizes) > 0 {
+		x.base.Ranks = q.WorldSizes[0]
+	}
+	if len(q.Gateways) > 0 {
+		x.gateways = q.Gateways
+	}
+	q.WorldSizes = nil // prices replace the shares of ranks
+	x.limit(f)
 }
 
 func (a *app) plan() *cobra.Command {
@@ -59,11 +102,18 @@ func (a *app) plan() *cobra.Command {
 		Long: `Compares orders of a dataset: the memory that each requires, the quality of its shuffle, and the
 store requests per epoch; with --cache-size also those of a later epoch. Reads only the index.
 
+With --prices, it simulates two epochs with the defaults of 'millrace simulate'. It prints the cost
+of the first, with empty caches, and of a later one, by order, cache size and number of gateways.
+Prices, in any currency, are of 10^6 store reads (requests), of 10^9 bytes from the store (egress),
+of an hour of a gateway, and of an hour that a rank waits for data (accelerator).
+
 The variance compares a batch with uniform sampling (1.0), for data sorted by class with one class
 per chunk, 10 or 100 classes: at 4.0 a class's share of a batch varies four times as much. Above 2,
 a warning recommends another order.`,
-		Example: `  millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB --request-price 0.40
-  millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8`,
+		Example: `  millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB
+  millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8
+  millrace plan s3://bucket/imagenet --cache-size 16GiB,64GiB --gateways 1,3 --world-size 32 \
+    --rate 16000/s --prices requests=0.4,egress=0.09,gateway=1.2,accelerator=2.5`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var q planQuestion
 			var l location.Location
@@ -74,14 +124,14 @@ a warning recommends another order.`,
 					l = one(f, args[0])
 				}
 			}
-			return check, onDataset(&l, func(_ context.Context, d location.Dataset) error { return a.runPlan(d, &q) })
+			return check, onDataset(&l, func(ctx context.Context, d location.Dataset) error { return a.runPlan(ctx, d, &q) })
 		},
 	})
 }
 
-func (a *app) runPlan(d location.Dataset, p *planQuestion) (err error) {
+func (a *app) runPlan(ctx context.Context, d location.Dataset, p *planQuestion) (err error) {
 	q, opt, def := p.Question, p.opt, d.Index.Defaults()
-	q.BatchSize, q.Shuffle, q.Window, q.PartSize = opt.BatchSize, opt.Shuffle, opt.Window, datapath.DefaultPartSize
+	q.BatchSize, q.Shuffle, q.Window, q.PartSize = opt.BatchSize, opt.Shuffle, opt.Window, p.job.base.PartSize
 	if opt.Shuffle == "" && !shuffle.UsesWindow(def.Shuffle) {
 		opt.Window = 0 // the window applies to additional rows only
 	}
@@ -95,5 +145,28 @@ func (a *app) runPlan(d location.Dataset, p *planQuestion) (err error) {
 	for _, line := range out.Warnings() {
 		a.Say("%s", line)
 	}
+	if len(p.prices) > 0 {
+		if out.Costs, err = a.costs(ctx, d, p, out.Orders, q.Order.Window); err != nil {
+			return err
+		}
+	}
 	return a.Print(&out, func(w io.Writer) { out.Print(w, d.Loc.String()) })
+}
+
+// costs returns the costs of the orders that have no window, or the given one.
+func (a *app) costs(ctx context.Context, d location.Dataset, p *planQuestion, rows []orders.Row, window uint64) (*orders.Costs, error) {
+	def := d.Index.Defaults()
+	window = cmp.Or(window, def.Window)
+	var settings []simulate.Setting
+	for _, r := range rows {
+		if r.Window == 0 || r.Window == window {
+			p.job.base.Order, p.job.base.BatchSize = r.Params, cmp.Or(p.opt.BatchSize, def.BatchSize)
+			settings = append(settings, p.job.settings()...)
+		}
+	}
+	results, err := a.simulations(ctx, "millrace plan", orders.Model(d.Index), settings)
+	if err != nil {
+		return nil, err
+	}
+	return orders.NewCosts(p.prices, results), nil
 }

@@ -50,28 +50,34 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Count(&x.chunk, "chunk-samples", 1000, "without a dataset: samples per chunk")
 	f.Size(&x.size, "sample-size", 100<<10, "without a dataset: size of a sample")
 	f.Number(&s.Ranks, "world-size", 0, 1, "number of ranks of the job")
-	f.Real(&s.Rate, "rate", "RATE", "/s", 0, 1e12, 0, "samples per second of all ranks if none waits for data, such as 3000/s")
+	x.model(f)
 	parameterFlags(f, &x.order, address.Order|address.Batching, "tail")
 	f.Number(&s.Epochs, "epochs", 0, 2, "epochs to simulate, the first with empty caches")
 	f.Number(&s.ReadAhead, "read-ahead", 0, 2, "batches that a rank requests ahead of the current one")
 	f.Real(&s.Skew, "skew", "FACTOR", "", 1, 1e6, 1, "time per sample of the slowest rank divided by that of the fastest")
 	f.Sizes(&x.caches, "cache-size", nil, "`SIZE,...` memory of a gateway's cache")
 	f.Texts(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` eviction policies to compare: lru, plan or both", simulate.Policies()...)
-	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZE,...` size of a gateway's disk cache, 0 for none")
 	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes per second of a gateway's disk")
 	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateway counts to simulate, 1 to 1000; the gateways share the ranks")
 	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has its own cache")
 	f.Choice(&x.share, "share", "contiguous", "how a batch is divided among ranks", "contiguous", "locality")
-	f.Bandwidth(&s.LinkRate, "link", 0, "bandwidth of a gateway's link, such as 100Gbit/s (default unlimited)")
 	f.Flag(&s.RanksNear, "ranks-near", "each rank runs on the machine of its gateway, and does not use the link")
 	f.Duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "latency of a request to another gateway")
 	f.Number(&s.Fetchers, "parallel", 0, datapath.DefaultFetchers, "concurrent store reads of a gateway")
 	f.Size(&s.PartSize, "part-size", datapath.DefaultPartSize, "maximum size of one store read")
 	f.Bandwidth(&s.ServeRate, "serve-rate", 2e9, "bytes per second from one gateway to its ranks")
-	f.Bandwidth(&s.StoreRate, "store-bandwidth", 0, "bytes per second of all store reads, such as 2GB/s (default unlimited)")
 	f.Bandwidth(&s.StoreStream, "store-stream", 0, "bytes per second of one store read (default unlimited)")
 	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "time to the first byte of a store read")
 	f.Text(&x.picture, "svg", "", "`FILE` write a chart of the time of an epoch by cache size")
+}
+
+// model defines the flags that plan has too.
+func (x *simulateFlags) model(f *cli.Flags) {
+	s := &x.base
+	f.Real(&s.Rate, "rate", "RATE", "/s", 0, 1e12, 0, "samples per second of all ranks if none waits for data, such as 3000/s")
+	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZE,...` size of a gateway's disk cache, 0 for none")
+	f.Bandwidth(&s.LinkRate, "link", 0, "bandwidth of a gateway's link, such as 100Gbit/s (default unlimited)")
+	f.Bandwidth(&s.StoreRate, "store-bandwidth", 0, "bytes per second of all store reads, such as 2GB/s (default unlimited)")
 }
 
 func (x *simulateFlags) check(f *cli.Flags, args []string) {
@@ -89,6 +95,11 @@ func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	if x.base.Rate == 0 {
 		f.Fault("--rate RATE is required: samples per second that the job consumes, such as 3000/s")
 	}
+	x.limit(f)
+}
+
+// limit limits the number of settings, for each order.
+func (x *simulateFlags) limit(f *cli.Flags) {
 	if n := len(x.caches) * len(x.policies) * len(x.disks) * len(x.gateways); n > 1000 {
 		f.Fault("%d combinations: at most 1000 are allowed", n)
 	}
@@ -120,32 +131,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 	if err != nil {
 		return err
 	}
-	settings := x.settings()
-	for i := range settings {
-		if err := settings[i].Check(); err != nil {
-			return cli.Usage(err, "millrace simulate")
-		}
-		if least := settings[i].Least(data); settings[i].CacheSize < least {
-			return cli.Usage(fmt.Errorf("--cache-size %s is too small: must be at least two chunks and a batch, %s",
-				words.Size(settings[i].CacheSize), simulate.Bytes(least)), "millrace simulate")
-		}
-	}
-	if err := settings[0].CheckSharing(data); err != nil {
-		return cli.Usage(err, "millrace simulate")
-	}
-	results := make([]simulate.Result, len(settings))
-	bar, done, each := a.NewBar(ctx, "simulate"), atomic.Int64{}, data.Bytes()*int64(x.base.Epochs)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i, s := range settings {
-		g.Go(func() (err error) {
-			results[i], err = simulate.Run(ctx, data, s)
-			bar.Set(done.Add(each), each*int64(len(settings)))
-			return err
-		})
-	}
-	err = g.Wait()
-	bar.End()
+	results, err := a.simulations(ctx, "millrace simulate", data, x.settings())
 	if err != nil {
 		return err
 	}
@@ -157,6 +143,38 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 	}
 	rep := predictions.New(data, results)
 	return a.Print(rep, rep.Print)
+}
+
+// simulations checks and simulates the settings.
+func (a *app) simulations(ctx context.Context, command string, data *simulate.Data, settings []simulate.Setting) ([]simulate.Result, error) {
+	if data.Samples() == 0 {
+		return nil, errors.New("the dataset has no samples")
+	}
+	for i := range settings {
+		if err := settings[i].Check(); err != nil {
+			return nil, cli.Usage(err, command)
+		}
+		if least := settings[i].Least(data); settings[i].CacheSize < least {
+			return nil, cli.Usage(fmt.Errorf("--cache-size %s is too small: must be at least two chunks and a batch, %s",
+				words.Size(settings[i].CacheSize), simulate.Bytes(least)), command)
+		}
+	}
+	if err := settings[0].CheckSharing(data); err != nil {
+		return nil, cli.Usage(err, command)
+	}
+	results := make([]simulate.Result, len(settings))
+	bar, done, each := a.NewBar(ctx, "simulate"), atomic.Int64{}, data.Bytes()*int64(settings[0].Epochs)
+	defer bar.End()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, s := range settings {
+		g.Go(func() (err error) {
+			results[i], err = simulate.Run(ctx, data, s)
+			bar.Set(done.Add(each), each*int64(len(settings)))
+			return err
+		})
+	}
+	return results, g.Wait()
 }
 
 // data returns the model of the dataset, and applies its defaults to the job.
@@ -175,9 +193,6 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 		}
 		defer d.Close()
 		def, data = d.Index.Defaults(), orders.Model(d.Index)
-		if data.Samples() == 0 {
-			return nil, errors.New("the dataset has no samples")
-		}
 	}
 	s := &x.base
 	var err error

@@ -22,22 +22,22 @@ type Question struct {
 	WorldSizes []int          // numbers of ranks for Locality
 	Homes      []int          // homes for each number of ranks; none: as many homes as ranks
 	Gateways   []int          // gateway counts that replace one gateway per home, for Takeovers
-	Cache      int64          // size of a cache in bytes, for LaterReads; 0: no cache
+	Caches     []int64        // sizes of caches, for LaterReads
 	PartSize   int64          // maximum bytes of one store read
-	Price      float64
 }
 
 // Comparison is the table of orders.
 type Comparison struct {
 	BatchSize  uint64    `json:"batch_size"`
 	Bytes      int64     `json:"bytes"`
+	CacheSizes []int64   `json:"cache_sizes,omitempty"`
 	Chunks     int       `json:"chunks"`
+	Costs      *Costs    `json:"costs,omitempty"`
 	Generation string    `json:"generation"`
 	Locality   *Locality `json:"locality,omitempty"`
 	Orders     []Row     `json:"orders"`
 	Samples    uint64    `json:"samples"`
 
-	question Question
 	warnings []string
 }
 
@@ -46,11 +46,9 @@ type Row struct {
 	shuffle.Params
 	Memory uint64 `json:"memory_bytes"`
 	Variances
-	Reads      uint64   `json:"reads_per_epoch"`
-	LaterReads *uint64  `json:"reads_per_later_epoch,omitempty"`
-	Cost       *float64 `json:"cost_per_epoch,omitempty"`
-	LaterCost  *float64 `json:"cost_per_later_epoch,omitempty"`
-	Default    bool     `json:"default"`
+	Reads      uint64    `json:"reads_per_epoch"`
+	LaterReads []*uint64 `json:"reads_per_later_epoch,omitempty"` // for each cache size; null: depends on timing
+	Default    bool      `json:"default"`
 }
 
 // Variances measure how unevenly batches mix sorted classes. They are null if there is nothing to
@@ -94,7 +92,7 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	def := x.Defaults()
 	q.BatchSize = cmp.Or(q.BatchSize, def.BatchSize)
 	c := Comparison{
-		BatchSize: q.BatchSize, Bytes: x.Bytes(), Chunks: x.Chunks(), Generation: x.Generation(), Samples: x.Samples(), question: q,
+		BatchSize: q.BatchSize, Bytes: x.Bytes(), CacheSizes: q.Caches, Chunks: x.Chunks(), Generation: x.Generation(), Samples: x.Samples(),
 	}
 	var err error
 	if c.Orders, err = q.rows(x); err != nil {
@@ -136,16 +134,16 @@ func (q Question) rows(x *chunkindex.Index) ([]Row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("plan %s: %w", o.Shuffle, err)
 		}
-		requests := simulate.CountRequests(plan, data, q.BatchSize, q.Cache, q.PartSize)
 		row := Row{
-			Params: o, Memory: shuffle.Memory(o, lengths),
-			Variances: newVariances(plan.BatchVariance(q.BatchSize)), Reads: requests.Cold, Default: o == own,
+			Params: o, Memory: shuffle.Memory(o, lengths), Variances: newVariances(plan.BatchVariance(q.BatchSize)),
+			Reads: simulate.CountRequests(plan, data, q.BatchSize, slices.Max(append([]int64{0}, q.Caches...)), q.PartSize).Cold, Default: o == own,
 		}
-		if q.Cache > 0 && requests.Known {
-			row.LaterReads = &requests.Later
-		}
-		if q.Price > 0 {
-			row.Cost, row.LaterCost = q.cost(&row.Reads), q.cost(row.LaterReads)
+		for _, size := range q.Caches {
+			var reads *uint64
+			if n := simulate.CountRequests(plan, data, q.BatchSize, size, q.PartSize); n.Known {
+				reads = &n.Later
+			}
+			row.LaterReads = append(row.LaterReads, reads)
 		}
 		rows = append(rows, row)
 	}
@@ -173,15 +171,6 @@ func usual(own, chosen shuffle.Params, given uint64) []shuffle.Params {
 		}
 	}
 	return all
-}
-
-// cost returns the cost of requests, from the price per million.
-func (q Question) cost(requests *uint64) *float64 {
-	if requests == nil {
-		return nil
-	}
-	x := float64(*requests) * q.Price / 1e6
-	return &x
 }
 
 // shares returns the effect of locality for each number of ranks and homes.

@@ -3,13 +3,13 @@ package orders
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/millrace-data/millrace/internal/words"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Print writes the table as text. name is the name of the dataset.
@@ -17,6 +17,9 @@ func (c *Comparison) Print(w io.Writer, name string) {
 	fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", name, words.Count(c.Samples, "sample", "samples"),
 		words.Count(c.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(c.Bytes)), c.BatchSize)
 	c.printOrders(w)
+	if c.Costs != nil {
+		c.Costs.print(w)
+	}
 	if c.Locality != nil {
 		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", c.Locality.Describe())
 		c.Locality.print(w)
@@ -28,38 +31,21 @@ func (c *Comparison) Print(w io.Writer, name string) {
 }
 
 func (c *Comparison) printOrders(w io.Writer) {
-	q := &c.question
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprint(t, "shuffle\twindow\tmemory\tvariance by chunk\tof 10 classes\tof 100\trequests an epoch\t")
-	if q.Cache > 0 {
-		fmt.Fprintf(t, "later, cache of %s\t", humanize.IBytes(uint64(q.Cache)))
-	}
-	if q.Price > 0 {
-		fmt.Fprint(t, "cost\t")
-		if q.Cache > 0 {
-			fmt.Fprint(t, "later\t")
-		}
+	for _, size := range c.CacheSizes {
+		fmt.Fprintf(t, "later, cache of %s\t", humanize.IBytes(uint64(size)))
 	}
 	fmt.Fprintln(t)
 	for _, r := range c.Orders {
-		_, window, known := strings.Cut(r.Describe(), " ")
-		if !known {
-			window = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t", r.Shuffle, window, humanize.IBytes(r.Memory),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t", r.Shuffle, window(r.Params), humanize.IBytes(r.Memory),
 			variance(r.Variance), variance(r.Variance10), variance(r.Variance100), humanize.Comma(int64(r.Reads)))
-		if q.Cache > 0 {
+		for _, reads := range r.LaterReads {
 			later := "-"
-			if r.LaterReads != nil {
-				later = humanize.Comma(int64(*r.LaterReads))
+			if reads != nil {
+				later = humanize.Comma(int64(*reads))
 			}
 			fmt.Fprintf(t, "%s\t", later)
-		}
-		if q.Price > 0 {
-			fmt.Fprintf(t, "%s\t", money(r.Cost))
-			if q.Cache > 0 {
-				fmt.Fprintf(t, "%s\t", money(r.LaterCost))
-			}
 		}
 		fmt.Fprintln(t, mark(r.Default))
 	}
@@ -99,16 +85,12 @@ func variance(v *float64) string {
 	return fmt.Sprintf("%.2f", *v)
 }
 
-// money formats an amount with three digits, in the unit of the price.
-func money(x *float64) string {
-	if x == nil {
-		return "-"
+// window returns the window of an order, and its strata.
+func window(p shuffle.Params) string {
+	if _, window, known := strings.Cut(p.Describe(), " "); known {
+		return window
 	}
-	decimals := 2
-	for least := 1.0; *x > 0 && *x < least && decimals < 12; least /= 10 {
-		decimals++
-	}
-	return strconv.FormatFloat(*x, 'f', decimals, 64)
+	return "-"
 }
 
 func mark(def bool) string {
