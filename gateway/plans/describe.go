@@ -27,6 +27,7 @@ type EpochInfo struct {
 	Parameters    PlanInfo     `json:"parameters"`
 	OrderVersion  int          `json:"order_version"`
 	OrderDigest   string       `json:"order_digest"`
+	PlanDigests   []PlanDigest `json:"plan_digests"`
 	Batches       uint64       `json:"batches"`
 	Samples       uint64       `json:"samples"`
 	Bytes         *int64       `json:"bytes,omitempty"` // omitted with a subset, quarantine or mixture, whose total bytes are unknown
@@ -38,6 +39,13 @@ type EpochInfo struct {
 	*weightsInfo               // with importance
 	Sources       []SourceInfo `json:"sources,omitempty"` // sources of a mixture
 	Links         EpochLinks   `json:"links"`
+}
+
+// PlanDigest is the digest of a plan without its quarantine, for the state of a run
+// (docs/spec/state.md). It applies to positions of the run after Position.
+type PlanDigest struct {
+	Position uint64 `json:"position"`
+	Digest   string `json:"digest"`
 }
 
 // EpochLinks are the URLs of an epoch.
@@ -105,6 +113,7 @@ func (p *Plans) Describe(ctx context.Context, held *Holds, d *Dataset, b address
 		return EpochInfo{}, err
 	}
 	info.OrderDigest, info.Reads = c.orderDigest(plan), plan.Reads()
+	info.PlanDigests = []PlanDigest{{Digest: plan.OrderDigest()}}
 	if b.Params.Subset == "" && b.Quarantine == "" {
 		bytes := d.Index.Bytes()
 		info.Bytes = &bytes

@@ -173,17 +173,18 @@ func (p *Plans) describeMixed(ctx context.Context, held *Holds, d *Dataset, a ad
 	if err := checkEpoch(m, info.Epoch); err != nil {
 		return err
 	}
-	digests := make([]string, 0, m.Sources())
+	var orders, digests []string // of the sources: with and without their quarantines
 	for i, s := range d.mixture.sources {
 		own := d.mixture.sourcePlan(m, a.Params, i)
 		plan, c, err := p.plan(ctx, held, s.Dataset, own)
 		if err != nil {
 			return err
 		}
-		digests = append(digests, c.orderDigest(plan))
+		orders, digests = append(orders, c.orderDigest(plan)), append(digests, plan.OrderDigest())
 		info.Reads += plan.Reads()
 		info.Memory += shuffle.Memory(own.Params, s.chunkLengths())
 	}
-	info.OrderDigest, info.Sources = m.OrderDigest(digests), d.Sources()
+	info.OrderDigest, info.Sources = m.OrderDigest(orders), d.Sources()
+	info.PlanDigests = []PlanDigest{{Digest: m.OrderDigest(digests)}}
 	return nil
 }
