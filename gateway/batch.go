@@ -203,7 +203,7 @@ func (a batchRequest) answer() body.Answer {
 // decodeEpoch decodes the address of an epoch.
 func (g *Gateway) decodeEpoch(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
-	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
+	q := address.ParseQuery(x.r.URL.RawQuery, address.EpochNames()...)
 	return g.resolve(x, q, address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch")))
 }
 

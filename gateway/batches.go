@@ -81,7 +81,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 // decodeBatches decodes the address of count consecutive batches and returns the first one.
 func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
-	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
+	q := address.ParseQuery(x.r.URL.RawQuery, append(address.EpochNames(), "from", "count")...)
 	b := address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch"))
 	b.Number = q.Number("from", 0, 0, math.MaxUint64)
 	count = q.Number("count", defaultBatches, 1, maxBatches)

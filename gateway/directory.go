@@ -54,7 +54,7 @@ func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, 
 	} else {
 		raw += query
 	}
-	q := address.ParseQuery(raw, address.BatchNames()...)
+	q := address.ParseQuery(raw, address.EpochNames()...)
 	q.Fix("format", v.Form)
 	return g.resolve(x, q, address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch")))
 }

@@ -142,7 +142,7 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 	if err := body.CheckShare(positions); err != nil {
 		return importance.Report{}, err
 	}
-	global := a.Batching().Share(a.Number, 0, 1)
+	global := a.WholeBatch()
 	r := importance.Report{
 		Plan: a.Identity(), Epoch: a.Epoch, Batch: a.Number, First: global.First, Count: global.Count, Positions: s.Positions, Losses: s.Losses,
 	}

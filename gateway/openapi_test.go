@@ -261,6 +261,7 @@ func knownParameters() map[string]parameter {
 		"key":        {about: "Key of the sample, escaped.", schema: text, required: true},
 		"shard":      {about: "Shard of the sample, escaped: needed where several shards have the key.", schema: text},
 		"epochs":     {about: "One epoch, or the first and the last of at most 1000: 0-9.", schema: object{"type": "string", "pattern": "^[0-9]+(-[0-9]+)?$"}, required: true},
+		"skip":       {about: "Samples at the start of the batch that are not read, below its number of samples: ranks share the others.", schema: number},
 		"readers":    {about: "Format of the readers: a list, or jobs with columns, a tenth of the size.", schema: object{"type": "string", "enum": []any{"list", "jobs"}, "default": "list"}},
 		"warm_epoch": {name: "epoch", about: "Number of the epoch to warm for, 0 if left out.", schema: number},
 		"from":       {about: "The first batch, or the first position to warm.", schema: object{"type": "integer", "minimum": 0}},
@@ -388,8 +389,8 @@ func operations() map[string]operation {
 		return answer{about: about, media: plain, schema: schema, headers: usual}
 	}
 	text := func(about string) answer { return answer{about: about, media: "text/plain", headers: usual} }
-	plan, shown, order := address.BatchNames(), address.SamplesNames(), address.PlanNames()
-	many := append(address.BatchNames(), "from", "count")
+	plan, single, shown, order := address.EpochNames(), address.BatchNames(), address.SamplesNames(), address.PlanNames()
+	many := append(address.EpochNames(), "from", "count")
 	view := address.NamesOf(address.Showing)
 	generation := []string{"generation"}
 	batch := answer{about: "The whole body.", media: forms, headers: data + ofBatch + timed + " Vary Link?"}
@@ -405,14 +406,14 @@ func operations() map[string]operation {
 			ok: answer{about: "The page, or links.", media: "text/html " + plain, schema: "Root", headers: ofRoot}},
 		"GET /page/{file}": {id: "page", summary: "A file of the page: a script, a style or a picture, the same on every port.",
 			ok: answer{about: "The file.", media: "text/javascript text/css image/svg+xml text/html text/plain", headers: ofPage}},
-		"GET /epoch/{epoch}/batch/{batch}":           {id: "defaultBatch", summary: "A batch of the default dataset.", query: plan, ok: batch},
+		"GET /epoch/{epoch}/batch/{batch}":           {id: "defaultBatch", summary: "A batch of the default dataset.", query: single, ok: batch},
 		"GET /epoch/{epoch}/batches":                 {id: "defaultBatches", summary: "Consecutive batches of the default dataset, each behind a header.", query: many, ok: batches},
 		"GET /v1/datasets":                           {id: "datasets", summary: "List the datasets.", ok: document("All datasets.", "Datasets")},
 		"GET " + dataset:                             {id: "dataset", summary: "One dataset.", ok: document("The dataset.", "Dataset")},
 		"GET " + epoch:                               {id: "epoch", summary: "The resolved plan.", query: plan, ok: answer{about: "The plan.", media: plain, schema: "Epoch", headers: ofOrigin}},
 		"GET " + epoch + "/batches":                  {id: "batches", summary: "Consecutive batches, each behind a header.", query: many, ok: batches},
-		"GET " + epoch + "/batches/{batch}":          {id: "batch", summary: "A batch.", query: plan, ok: batch},
-		"GET " + epoch + "/batches/{batch}/manifest": {id: "manifest", summary: "Which samples a batch holds, and where they are stored.", query: plan, ok: linked},
+		"GET " + epoch + "/batches/{batch}":          {id: "batch", summary: "A batch.", query: single, ok: batch},
+		"GET " + epoch + "/batches/{batch}/manifest": {id: "manifest", summary: "Which samples a batch holds, and where they are stored.", query: single, ok: linked},
 		"GET " + epoch + "/samples":                  {id: "samples", summary: "Samples at some positions of the epoch's order, as one batch.", query: shown, ok: samples},
 		"GET " + epoch + "/samples/manifest":         {id: "samplesManifest", summary: "Where samples are stored that are named by their positions.", query: shown, ok: manifest},
 		"GET " + epoch + "/mds/{file}":               {id: "mds", summary: "A file of the epoch as an MDS dataset.", query: plan, ok: mds},

@@ -46,6 +46,7 @@ func (r *rig) quarantine(numbers ...uint64) string {
 type manifestEntry struct {
 	Source, Key string
 	Position    uint64
+	Length      uint32
 	Raw         []byte `json:"key_base64"`
 }
 

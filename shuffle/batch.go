@@ -25,6 +25,7 @@ type Batching struct {
 	Samples   uint64
 	BatchSize uint64 // samples of a global batch, at least 1
 	Tail      Tail
+	Skip      uint64 // samples at the start of a batch that no rank gets; below the size of the batch
 }
 
 // Batches returns the number of global batches of an epoch.
@@ -47,8 +48,8 @@ type Share struct {
 }
 
 // Share returns the share of a rank of worldSize in batch m < Batches(). Of the n samples of the
-// batch these are the samples from floor(rank*n/worldSize) to floor((rank+1)*n/worldSize). The
-// share of a batch or rank that does not exist is zero.
+// batch after Skip these are the samples from floor(rank*n/worldSize) to
+// floor((rank+1)*n/worldSize). The share of a batch or rank that does not exist is zero.
 func (b Batching) Share(m, rank, worldSize uint64) Share {
 	if m >= b.Batches() || rank >= worldSize {
 		return Share{}
@@ -57,6 +58,7 @@ func (b Batching) Share(m, rank, worldSize uint64) Share {
 	if b.Tail != Pad {
 		n = min(n, b.Samples-first)
 	}
+	first, n = first+b.Skip, n-min(b.Skip, n)
 	lo, hi := mulDiv(rank, n, worldSize), mulDiv(rank+1, n, worldSize)
 	s := Share{First: first + lo, Count: hi - lo}
 	if end := s.First + s.Count; end > b.Samples {

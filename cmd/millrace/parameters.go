@@ -56,7 +56,7 @@ func flagOf(parameter string) string { return strings.ReplaceAll(parameter, "_",
 
 // orderOf returns the order that results from the flags and the defaults of a dataset.
 func orderOf(opt *client.Options, def chunkindex.Defaults) (shuffle.Params, error) {
-	q := address.ParseQuery(opt.Query().Encode(), address.BatchNames()...)
+	q := address.ParseQuery(opt.Query().Encode(), address.EpochNames()...)
 	params := address.DecodeOrder(q, def)
 	return params, q.Err()
 }

@@ -30,7 +30,8 @@ func (b Batch) Batches() uint64 {
 	return b.Batching().Batches()
 }
 
-// CheckEnd rejects a batch or positions past the end of the epoch.
+// CheckEnd rejects a batch or positions past the end of the epoch, and the omission of a whole
+// batch.
 func (b Batch) CheckEnd() error {
 	for _, at := range b.At {
 		if at >= b.Samples {
@@ -39,6 +40,9 @@ func (b Batch) CheckEnd() error {
 	}
 	n := b.Batches()
 	if b.Number < n {
+		if whole := b.WholeBatch(); b.Skip > 0 && b.Skip >= whole.Count {
+			return RefuseParameter(skip.Name, "must be below %d, the samples in the batch", whole.Count)
+		}
 		return nil
 	}
 	r := Refuse(EndOfEpoch, "the epoch has %d batches, numbered from 0", n)
@@ -48,7 +52,13 @@ func (b Batch) CheckEnd() error {
 
 // Batching returns the division of an epoch into global batches.
 func (p Plan) Batching() shuffle.Batching {
-	return shuffle.Batching{Samples: p.Samples, BatchSize: p.BatchSize, Tail: p.Tail}
+	return shuffle.Batching{Samples: p.Samples, BatchSize: p.BatchSize, Tail: p.Tail, Skip: p.Skip}
+}
+
+// WholeBatch returns all positions of the global batch, including those that the request omits.
+func (b Batch) WholeBatch() shuffle.Share {
+	b.Skip = 0
+	return b.Batching().Share(b.Number, 0, 1)
 }
 
 // Deals reports whether the samples of a global batch are dealt to several ranks by length.
@@ -121,8 +131,12 @@ const (
 	Manifest Resource = "manifest"
 )
 
-// URL returns the canonical URL of a resource of the given batch of this epoch.
+// URL returns the canonical URL of a resource of the given batch of this epoch. Only the batch
+// itself may be incomplete.
 func (b Batch) URL(r Resource, batch uint64) string {
+	if batch != b.Number {
+		b.Skip = 0
+	}
 	suffix := ""
 	if r == Manifest {
 		suffix = "/manifest"

@@ -63,8 +63,11 @@ func NamesOf(groups Group) []string {
 // PlanNames returns the parameters that determine the batches.
 func PlanNames() []string { return NamesOf(Order | Choice | Batching) }
 
-// BatchNames returns the parameters of a batch or epoch.
-func BatchNames() []string { return NamesOf(allGroups) }
+// EpochNames returns the parameters of an epoch.
+func EpochNames() []string { return NamesOf(allGroups) }
+
+// BatchNames returns the parameters of a single batch.
+func BatchNames() []string { return append(EpochNames(), skip.Name) }
 
 // SamplesNames returns the parameters of samples by position.
 func SamplesNames() []string { return append(NamesOf(Order|Choice|Showing), "at") }
@@ -245,8 +248,11 @@ var parameters = []Parameter{
 	},
 }
 
-// byName is the table in the order of canonical URLs.
-var byName = slices.SortedFunc(slices.Values(parameters), func(a, b Parameter) int { return cmp.Compare(a.Name, b.Name) })
+// skip is a parameter of a single batch. The table does not contain it, because a plan has none.
+var skip = Parameter{Name: "skip", Group: Rank, Most: maxBatchSize - 1, Neutral: "0", write: func(p Plan) string { return decimal(p.Skip) }}
+
+// byName is the table with skip, in the order of canonical URLs.
+var byName = slices.SortedFunc(slices.Values(append(Parameters(), skip)), func(a, b Parameter) int { return cmp.Compare(a.Name, b.Name) })
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 

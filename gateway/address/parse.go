@@ -1,9 +1,6 @@
 package address
 
-import (
-	"math"
-	"strings"
-)
+import "strings"
 
 // ParseURL parses the URL of a batch or epoch, as in Content-Location and the links of a plan. It
 // may start with a scheme and host, or with the path. It must contain the generation, so that
@@ -20,10 +17,13 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 		q.Fail("url", "must be the URL of an epoch or a batch of dataset %s", d.Name)
 		return b, false, nil
 	}
-	in := ParseQuery(raw, BatchNames()...)
-	b = DecodeEpoch(in, d, at.epoch)
+	var in *Query
 	if at.hasBatch {
-		b.Number = in.Decimal("batch", at.batch, 0, math.MaxUint64)
+		in = ParseQuery(raw, BatchNames()...)
+		b = DecodeBatch(in, d, at.epoch, at.batch)
+	} else {
+		in = ParseQuery(raw, EpochNames()...)
+		b = DecodeEpoch(in, d, at.epoch)
 	}
 	if !in.Has("generation") {
 		in.Fail("generation", "missing: copy it from the Content-Location of a response")

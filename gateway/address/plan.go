@@ -59,6 +59,7 @@ type Plan struct {
 	Tail       shuffle.Tail
 	Rank       uint64
 	WorldSize  uint64
+	Skip       uint64 // samples at the start of a single batch that are not read
 	Balance    string
 	Sharing    shuffle.Sharing
 	Homes      uint64 // number of groups of ranks for share=locality

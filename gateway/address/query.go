@@ -229,6 +229,7 @@ func Bounded(s string) string {
 func DecodeBatch(q *Query, d Dataset, epoch, batch string) Batch {
 	b := DecodeEpoch(q, d, epoch)
 	b.Number = q.Decimal("batch", batch, 0, math.MaxUint64)
+	b.Skip = q.number(&skip, 0)
 	return b
 }
 

@@ -104,6 +104,9 @@ func (m *mixture) complete(a *address.Plan) error {
 	if b := order.BatchSize(); b > 0 && a.BatchSize != b {
 		q.Fail("batch_size", "must be %d: the mixture sets the number of samples of each source in a batch; omit batch_size, or use shares with this sum", b)
 	}
+	if order.BatchSize() > 0 && a.Skip > 0 {
+		q.Fail("skip", "must be 0: a batch of this mixture has fixed counts of its sources")
+	}
 	if a.Sharing != shuffle.Contiguous {
 		q.Fail("share", "locality is not possible for a mixture, because its sources have different homes")
 	}

@@ -38,7 +38,7 @@ type Rectangle struct {
 
 // PictureNames returns the parameters of a picture.
 func PictureNames() []string {
-	return append(address.BatchNames(), "from", "to", "from_chunk", "to_chunk", "columns", "rows", "axis")
+	return append(address.EpochNames(), "from", "to", "from_chunk", "to_chunk", "columns", "rows", "axis")
 }
 
 // DecodePicture decodes the address of a picture.
