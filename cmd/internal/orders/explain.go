@@ -67,6 +67,7 @@ func (e *Explanation) Print(w io.Writer, gateway string) {
 	rows := map[string]string{}
 	collect(rows, "", gateway, e.Plan)
 	delete(rows, "links.draws")
+	delete(rows, "plan_digests") // for states of runs
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, l := range labels() {
 		if v, ok := rows[l[0]]; ok {
