@@ -177,7 +177,8 @@ func floorPlan() map[string]room {
 				"github.com/prometheus/client_model", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/time",
 			},
 		},
-		"client": {},
+		"client":        {ours: []string{"client/ledger"}},
+		"client/ledger": {never: []string{"net/http", "os"}},
 		"cmd/internal/node": { // the complete process, without flags
 			ours: []string{
 				"chunkindex/.", "cluster", "cluster/discovery", "datapath", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",

@@ -143,7 +143,7 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 		t.Fatalf("got %+v, %v, want generation %.12s, which may move", d, err, old)
 	}
 	const stop = 3
-	ledger := client.NewLedger(realSamples)
+	came := client.NewDeliveries(realSamples, false)
 	read := func(c *client.Client, opt client.Options, meanwhile func()) {
 		t.Helper()
 		opt.Manifest, opt.Prefetch = true, -1
@@ -154,7 +154,7 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 			if b.Generation != old {
 				t.Errorf("batch %d of rank %d: got generation %.12s, want %.12s", b.Number, opt.Rank, b.Generation, old)
 			}
-			ledger.Add(b)
+			came.Add(b)
 			if b.Number == opt.From {
 				meanwhile()
 			}
@@ -171,7 +171,7 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 	for rank := range uint64(3) {
 		read(c, client.Options{Rank: rank, WorldSize: 3, From: stop, Generation: d.Generation}, func() {})
 	}
-	if err := ledger.Check(); err != nil {
+	if err := came.Check(); err != nil {
 		t.Error(err)
 	}
 	if asked != 1 {
@@ -179,10 +179,10 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 	}
 	// A single rank needs no generation: the client pins the generation of the first response.
 	move(older)
-	ledger = client.NewLedger(realSamples)
+	came = client.NewDeliveries(realSamples, false)
 	c = newClient(t, client.Config{Gateways: []string{g.url}})
 	read(c, client.Options{}, func() { move(newer) })
-	if err := ledger.Check(); err != nil {
+	if err := came.Check(); err != nil {
 		t.Error(err)
 	}
 	_, err = c.Batch(t.Context(), client.Options{Rank: 1, WorldSize: 2}, 0)

@@ -67,8 +67,15 @@ type Proof struct {
 // plan is the plan of an epoch in a gateway's response, with the dataset's defaults and generation
 // filled in.
 type plan struct {
-	Batches    uint64 `json:"batches"`
-	Samples    uint64 `json:"samples"`
+	Batches     uint64 `json:"batches"`
+	Samples     uint64 `json:"samples"`
+	PlanDigests []struct {
+		Position uint64 `json:"position"`
+		Digest   string `json:"digest"`
+	} `json:"plan_digests"`
+	Links struct {
+		Self string `json:"self"`
+	} `json:"links"`
 	Parameters struct {
 		Generation string `json:"generation"`
 		Tail       string `json:"tail"`
@@ -106,8 +113,8 @@ func (c *Client) plan(ctx context.Context, dataset string, opt *Options) (p plan
 type epochReader struct {
 	client *Client
 	Epoch
-	plan   plan
-	ledger *Ledger // nil: no manifests
+	plan plan
+	came *deliveries // nil: no manifests
 
 	mu   sync.Mutex // guards the fields below
 	rep  EpochReport
@@ -115,7 +122,7 @@ type epochReader struct {
 }
 
 // ReadEpoch reads an epoch, or the part that e selects. It proves by the manifests that nothing was
-// delivered twice and, for a whole epoch, that nothing is missing. A *LedgerError describes any
+// delivered twice and, for a whole epoch, that nothing is missing. A *DeliveryError describes any
 // difference.
 func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 	name, err := c.DatasetName(ctx)
@@ -138,12 +145,8 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 	}
 	r := &epochReader{client: c, Epoch: e, plan: p}
 	r.rep = EpochReport{Dataset: name, Generation: p.Parameters.Generation, Epoch: e.Options.Epoch}
-	switch {
-	case e.Unproved:
-	case p.once() != "sample":
-		r.ledger = NewDrawLedger(p.Samples)
-	default:
-		r.ledger = NewLedger(p.Samples)
+	if !e.Unproved {
+		r.came = newDeliveries(p.Samples, p.once() != "sample")
 	}
 	start := time.Now()
 	if err := r.read(ctx); err != nil {
@@ -158,7 +161,7 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 // read reads the shares of one rank or of all ranks, in the plan's generation.
 func (r *epochReader) read(ctx context.Context) error {
 	opt := r.Options
-	opt.Manifest = r.ledger != nil
+	opt.Manifest = r.came != nil
 	opt.Generation, opt.folder = r.plan.Parameters.Generation, folder(r.Dir)
 	ranks := uint64(1)
 	if r.AllRanks {
@@ -202,8 +205,8 @@ func (r *epochReader) rank(ctx context.Context, opt Options) error {
 
 // take records one batch and stores it.
 func (r *epochReader) take(b *Batch, opt Options) error {
-	if r.ledger != nil {
-		r.ledger.Add(b)
+	if r.came != nil {
+		r.came.Add(b)
 	}
 	if r.Dir != "" && !b.kept {
 		if err := opt.folder.write(b, opt); err != nil {
@@ -237,21 +240,21 @@ func (r *epochReader) take(b *Batch, opt Options) error {
 // prove checks delivery: exactly once for a whole epoch, at most once for a part. If samples may
 // repeat, it checks draws or positions instead.
 func (r *epochReader) prove() (Proof, error) {
-	if r.ledger == nil {
+	if r.came == nil {
 		return Proof{}, nil
 	}
-	p := Proof{Of: r.plan.once(), Seen: r.ledger.Seen(), Total: r.plan.Samples}
+	p := Proof{Of: r.plan.once(), Seen: r.came.Seen(), Total: r.plan.Samples}
 	p.Whole = r.From == 0 && (r.Until == 0 || r.Until >= r.plan.Batches) && (r.AllRanks || r.WorldSize <= 1)
 	switch {
 	case !p.Whole:
-		return p, r.ledger.CheckPart()
+		return p, r.came.CheckPart()
 	case r.plan.Parameters.Tail != "drop":
-		return p, r.ledger.Check()
+		return p, r.came.Check()
 	}
 	p.Dropped = r.plan.Samples % r.plan.Parameters.BatchSize
-	if got := r.ledger.Missing(); got != p.Dropped {
+	if got := r.came.Missing(); got != p.Dropped {
 		fault := fmt.Sprintf("%d %ss missing, the tail that was dropped has %d", got, p.Of, p.Dropped)
-		return p, &LedgerError{Faults: []string{fault}}
+		return p, &DeliveryError{Faults: []string{fault}}
 	}
-	return p, r.ledger.CheckPart()
+	return p, r.came.CheckPart()
 }

@@ -31,26 +31,6 @@ func ExampleClient_Batches() {
 	// epoch 3 batch 4 of 5: 2 samples
 }
 
-// A ledger proves that an epoch delivered every sample exactly once.
-func ExampleLedger() {
-	gw := httptest.NewServer(&fake{batches: 5, generation: "g"})
-	defer gw.Close()
-
-	c, err := client.New(client.Config{Gateways: []string{gw.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	ledger := client.NewLedger(10)
-	for b, err := range c.Batches(context.Background(), client.Options{Manifest: true}) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		ledger.Add(b)
-	}
-	fmt.Println(ledger.Check())
-	// Output: <nil>
-}
-
 // ReadEpoch reads an epoch, stores it in files if Dir is set, and returns the proof.
 func ExampleClient_ReadEpoch() {
 	routes := http.NewServeMux()

@@ -38,3 +38,8 @@ func WithManifest(padded uint64, samples ...Sample) *Batch {
 
 // Nearer and CompareNear compare two latencies of gateways.
 var Nearer, CompareNear = nearer, compareNear
+
+// Deliveries and NewDeliveries are the proof of ReadEpoch.
+type Deliveries = deliveries
+
+var NewDeliveries = newDeliveries

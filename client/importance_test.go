@@ -75,13 +75,13 @@ func TestRefusedReportsAreNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestDrawLedger: each position is delivered once, and a sample as often as it was drawn.
-func TestDrawLedger(t *testing.T) {
+// TestDeliveriesOfDraws: each position is delivered once, and a sample as often as it was drawn.
+func TestDeliveriesOfDraws(t *testing.T) {
 	f := &fake{batches: 3, generation: "g"}
 	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
 	opt := client.Options{Importance: strings.Repeat("ab", 32), Balance: "bytes", Manifest: true}
 	all := read(t, c, 0)
-	l := client.NewDrawLedger(6)
+	l := client.NewDeliveries(6, true)
 	for b, err := range c.Batches(t.Context(), opt) {
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestDrawLedger(t *testing.T) {
 		t.Errorf("got %v, want nothing missing", err)
 	}
 	l.Add(all[1])
-	var e *client.LedgerError
+	var e *client.DeliveryError
 	if err := l.Check(); !errors.As(err, &e) || len(e.Faults) != 2 {
 		t.Errorf("a batch twice: got %v, want its two positions, and no keys", err)
 	}

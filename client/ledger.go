@@ -1,175 +1,80 @@
 package client
 
 import (
-	"crypto/sha256"
+	"context"
 	"fmt"
-	"math/bits"
+	"slices"
 	"strings"
 	"sync"
+
+	"github.com/millrace-data/millrace/client/ledger"
 )
 
-// Ledger proves that an epoch delivered every sample exactly once, regardless of the number of
-// readers that shared it. The readers of all ranks add their batches, which need Options.Manifest.
-// Check reports missing samples at the end.
-//
-// A ledger without faults proves that S positions and S different samples were delivered, each
-// exactly once. S is the number of samples in the dataset or in Options.Subset. The bytes of each
-// sample matched the CRC-32C of the manifest. Keys are unique in a shard, so these are all samples.
-// The ledger does not prove that the bytes are those that were originally packed; "millrace verify"
-// does.
-//
-// It needs one bit per position and 16 bytes per sample, plus map overhead, for delivered samples
-// only. A gateway that announces a huge dataset therefore costs no memory. A Ledger is safe for
-// concurrent use.
+// Ledger records which positions of a run a rank has read, in the form that "millrace audit" checks.
+// Save String with each checkpoint. A Ledger is safe for concurrent use.
 type Ledger struct {
-	mu      sync.Mutex // guards the fields below
-	samples uint64
-	seen    uint64
-	padded  uint64
-	came    uint64                // number of distinct positions delivered
-	bits    map[uint64]*page      // bitmaps of positions, by page number
-	keys    map[[16]byte]struct{} // digests of shards and keys; nil: samples may repeat
-	faults  []string
-	more    int
+	previous  string // in the first rank: the ledgers that this one continues
+	batchSize uint64
+
+	mu   sync.Mutex // guards the field below
+	part ledger.Part
 }
 
-// maxFaults bounds the faults that Check lists. Further faults are only counted.
-const maxFaults = 10
-
-// page is a bitmap of adjacent positions. It is small, so that a gateway that scatters positions
-// cannot make the ledger allocate much more memory than the gateway sends.
-type page [64]uint64
-
-// pagePositions is the number of positions in a page.
-const pagePositions = 64 * 64
-
-// NewLedger returns a ledger for an epoch with the given number of samples.
-func NewLedger(samples uint64) *Ledger {
-	return &Ledger{samples: samples, bits: map[uint64]*page{}, keys: map[[16]byte]struct{}{}}
+// NewLedger returns an empty ledger of the rank, plan and start of opt. If the run resumes, previous
+// are the ledgers of all ranks in its checkpoint, in any order.
+func (c *Client) NewLedger(ctx context.Context, opt Options, previous ...string) (*Ledger, error) {
+	name, err := c.DatasetName(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.plan(ctx, name, &opt)
+	if err != nil {
+		return nil, err
+	}
+	l := &Ledger{batchSize: p.Parameters.BatchSize, part: p.part(&opt)}
+	text := strings.Join(previous, "")
+	if err := l.part.Resume(text); err != nil {
+		return nil, fmt.Errorf("new ledger: %w", err)
+	}
+	if opt.Rank == 0 {
+		l.previous = text
+	}
+	return l, nil
 }
 
-// NewDrawLedger returns a ledger for an epoch with Options.Importance, or with samples replaced by
-// Options.Quarantine. Every position must be delivered exactly once, but samples may repeat. It
-// stores no keys.
-func NewDrawLedger(draws uint64) *Ledger {
-	return &Ledger{samples: draws, bits: map[uint64]*page{}}
+// part returns the part of a ledger that begins with the first batch of opt.
+func (p *plan) part(opt *Options) ledger.Part {
+	path, query, _ := strings.Cut(p.Links.Self, "?")
+	shared := slices.DeleteFunc(strings.Split(query, "&"), func(s string) bool {
+		return strings.HasPrefix(s, "rank=") || strings.HasPrefix(s, "world_size=")
+	})
+	out := ledger.Part{
+		Previous: []string{}, Generation: ledger.Brief(p.Parameters.Generation), URL: path + "?" + strings.Join(shared, "&"), Rank: opt.Rank,
+		Ranks: max(opt.WorldSize, 1), Positions: min(p.Samples, p.Batches*p.Parameters.BatchSize), Read: []ledger.Range{},
+	}
+	for _, d := range p.PlanDigests {
+		n := max(p.Samples, 1)
+		out.Plans = append(out.Plans, ledger.Plan{At: ledger.Place{d.Position / n, d.Position % n}, Digest: d.Digest})
+	}
+	out.Start = ledger.Place{opt.Epoch, opt.From * p.Parameters.BatchSize}
+	if out.Start[1] >= out.Positions {
+		out.Start = ledger.Place{opt.Epoch + 1, 0}
+	}
+	return out
 }
 
-// Add records the samples of a batch. It counts padding samples separately.
+// Add records that the rank has read a batch.
 func (l *Ledger) Add(b *Batch) {
-	b.needManifest()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := len(b.manifest) - int(min(b.Padded, uint64(len(b.manifest))))
-	l.padded += uint64(len(b.manifest) - n)
-	for _, s := range b.manifest[:n] {
-		l.note(b, s)
-	}
+	first := b.Number * l.batchSize
+	l.part.Add(b.Epoch, first, min(first+l.batchSize, l.part.Positions))
 }
 
-func (l *Ledger) note(b *Batch, s Sample) {
-	l.seen++
-	if s.Position >= l.samples {
-		l.fault("position %d in batch %d is beyond the %d samples of the epoch", s.Position, b.Number, l.samples)
-		return
-	}
-	p := l.bits[s.Position/pagePositions]
-	if p == nil {
-		p = new(page)
-		l.bits[s.Position/pagePositions] = p
-	}
-	word, bit := s.Position%pagePositions/64, uint64(1)<<(s.Position%64)
-	if p[word]&bit != 0 {
-		l.fault("position %d (%q) was delivered again in batch %d", s.Position, s.Key, b.Number)
-	} else {
-		p[word] |= bit
-		l.came++
-	}
-	if l.keys == nil {
-		return
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%v\x00%s", s.Shard, s.Key)) // keys are unique only within a shard
-	id := [16]byte(sum[:16])
-	if _, ok := l.keys[id]; ok {
-		l.fault("sample %q of shard %v was delivered again in batch %d", s.Key, s.Shard, b.Number)
-	}
-	l.keys[id] = struct{}{}
-}
-
-func (l *Ledger) fault(format string, args ...any) {
-	if len(l.faults) == maxFaults {
-		l.more++
-		return
-	}
-	l.faults = append(l.faults, fmt.Sprintf(format, args...))
-}
-
-// Seen returns the number of added samples, without padding.
-func (l *Ledger) Seen() uint64 {
+// String returns the ledger as text.
+func (l *Ledger) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.seen
-}
-
-// Missing returns the number of positions not delivered yet.
-func (l *Ledger) Missing() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.samples - l.came
-}
-
-// firstMissing returns the lowest position not delivered yet.
-func (l *Ledger) firstMissing() uint64 {
-	for n := uint64(0); ; n++ {
-		p := l.bits[n]
-		if p == nil {
-			return n * pagePositions
-		}
-		for i, w := range p {
-			if w != ^uint64(0) {
-				return n*pagePositions + uint64(i)*64 + uint64(bits.TrailingZeros64(^w))
-			}
-		}
-	}
-}
-
-// LedgerError describes how the deliveries differ from exactly once.
-type LedgerError struct {
-	Missing uint64
-	First   uint64   // lowest missing position
-	Faults  []string // the first duplicates and invalid positions
-	More    int      // number of faults not in Faults
-}
-
-func (e *LedgerError) Error() string {
-	var parts []string
-	if e.Missing > 0 {
-		parts = append(parts, fmt.Sprintf("%d samples missing, the first at position %d", e.Missing, e.First))
-	}
-	parts = append(parts, e.Faults...)
-	if e.More > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", e.More))
-	}
-	return "samples not delivered exactly once: " + strings.Join(parts, "; ")
-}
-
-// Check returns nil if every sample was delivered exactly once, otherwise a *LedgerError.
-func (l *Ledger) Check() error { return l.check(false) }
-
-// CheckPart returns nil if no sample was delivered twice. It ignores missing samples, for a part of
-// an epoch or one rank.
-func (l *Ledger) CheckPart() error { return l.check(true) }
-
-func (l *Ledger) check(part bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := &LedgerError{Faults: l.faults, More: l.more}
-	if !part {
-		e.Missing = l.samples - l.came
-		e.First = l.firstMissing()
-	}
-	if e.Missing == 0 && len(e.Faults) == 0 {
-		return nil
-	}
-	return e
+	line, _ := l.part.Line() // numbers and strings have a JSON form
+	return l.previous + string(line)
 }

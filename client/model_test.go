@@ -15,12 +15,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestLedger_CountsAsAModelDoes compares a ledger with a model, for positions and keys that arrive
+// TestDeliveries_CountAsAModelDoes compares deliveries with a model, for positions and keys that arrive
 // once, twice, beyond the epoch, or as padding.
-func TestLedger_CountsAsAModelDoes(t *testing.T) {
+func TestDeliveries_CountAsAModelDoes(t *testing.T) {
 	const samples = 9000 // more than two pages
 	rapid.Check(t, func(r *rapid.T) {
-		l, draws := client.NewLedger(samples), client.NewDrawLedger(samples)
+		l, draws := client.NewDeliveries(samples, false), client.NewDeliveries(samples, true)
 		positions, keys := map[uint64]bool{}, map[string]bool{}
 		seen, again, repeated := uint64(0), 0, 0
 		add := func(padded uint64, of ...client.Sample) {
@@ -60,10 +60,10 @@ func TestLedger_CountsAsAModelDoes(t *testing.T) {
 			first++
 		}
 		for name, c := range map[string]struct {
-			l      *client.Ledger
+			l      *client.Deliveries
 			faults int
 		}{"samples": {l, again + repeated}, "draws": {draws, again}} {
-			var whole, part *client.LedgerError
+			var whole, part *client.DeliveryError
 			isWhole, isPart := errors.As(c.l.Check(), &whole), errors.As(c.l.CheckPart(), &part)
 			if isWhole != (missing > 0 || c.faults > 0) || isPart != (c.faults > 0) || c.l.Seen() != seen || c.l.Missing() != missing {
 				r.Errorf("%s: got %v, %v, %d seen, %d missing; want %d faults, %d seen, %d missing", name, whole, part, c.l.Seen(), c.l.Missing(), c.faults, seen, missing)

@@ -38,7 +38,7 @@ type Options struct {
 	// End of the plan parameters.
 
 	Prefetch int  // batches to request ahead; 0 means 2, negative none
-	Manifest bool // fetch the manifest of each batch, required for Batch.Sample and Ledger.Add
+	Manifest bool // fetch the manifest of each batch, required for Batch.Sample
 
 	batches uint64 // batches in the epoch, from the first response
 	folder  folder // directory with batches of a previous run; empty: none

@@ -70,12 +70,12 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 			t.Errorf("got a dataset of format %s, want %s", got, name)
 		}
 		c := newClient(t, client.Config{Gateways: []string{newReal(t, s, gateway.Config{}).url}})
-		ledger := client.NewLedger(s.index.Samples())
+		came := client.NewDeliveries(s.index.Samples(), false)
 		for b, err := range c.Batches(t.Context(), client.Options{BatchSize: 3, Manifest: true}) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			ledger.Add(b)
+			came.Add(b)
 			for i := range b.Samples() {
 				line := b.Describe(i)
 				if got := crc32.Checksum(b.Sample(i), crc32.MakeTable(crc32.Castagnoli)); client.CRC(got) != line.CRC32C {
@@ -86,7 +86,7 @@ func TestSamplesOfEveryFraming(t *testing.T) {
 				}
 			}
 		}
-		if err := ledger.Check(); err != nil {
+		if err := came.Check(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

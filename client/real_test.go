@@ -198,19 +198,19 @@ func TestNoBatchIsReadTwice(t *testing.T) {
 	for _, home := range []func(uint64, uint64, int) int{nil, client.HomeByRank} {
 		cfg.Home = home
 		c := newClient(t, cfg)
-		ledger := client.NewLedger(realSamples)
+		came := client.NewDeliveries(realSamples, false)
 		bodies, batches := 0, 0
 		for rank := range uint64(6) {
 			for b, err := range c.Batches(t.Context(), client.Options{Rank: rank, WorldSize: 6, Share: "locality", Manifest: true}) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ledger.Add(b)
+				came.Add(b)
 				batches++
 				bodies += len(b.Bytes())
 			}
 		}
-		if err := ledger.Check(); err != nil {
+		if err := came.Check(); err != nil {
 			t.Error(err)
 		}
 		var asked []int

@@ -175,13 +175,13 @@ func TestResourcesThatSayNothing(t *testing.T) {
 	}
 }
 
-// TestLedger_CountsPaddingApart: the ledger counts padding separately, lists the first faults, and
-// counts the others.
-func TestLedger_CountsPaddingApart(t *testing.T) {
+// TestDeliveries_CountPaddingApart: deliveries count padding separately, list the first faults, and
+// count the others.
+func TestDeliveries_CountPaddingApart(t *testing.T) {
 	c := newClient(t, client.Config{Gateways: []string{serve(t, &fake{batches: 12, generation: "g"})}, Deadline: time.Minute})
 	all := read(t, c, 0)
 	all[11].Padded = 1
-	l, draws := client.NewLedger(23), client.NewDrawLedger(23)
+	l, draws := client.NewDeliveries(23, false), client.NewDeliveries(23, true)
 	for _, b := range all {
 		l.Add(b)
 		draws.Add(b)
@@ -193,7 +193,7 @@ func TestLedger_CountsPaddingApart(t *testing.T) {
 		l.Add(b)
 		draws.Add(b)
 	}
-	var e *client.LedgerError
+	var e *client.DeliveryError
 	if err := l.CheckPart(); !errors.As(err, &e) || len(e.Faults) != 10 || e.More != 6 || !strings.HasSuffix(err.Error(), "; and 6 more") {
 		t.Errorf("got %v, want ten faults and 6 more", err)
 	}

@@ -5,6 +5,7 @@ package ledger
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -67,6 +68,36 @@ func (p *Part) Add(epoch, first, end uint64) {
 	} else if first < end {
 		p.Read = append(p.Read, Range{epoch, first, end})
 	}
+}
+
+// Resume makes the part continue the ledgers of all ranks in a checkpoint, in any order.
+func (p *Part) Resume(ledgers string) error {
+	parts, err := Parse(strings.NewReader(ledgers))
+	if err != nil {
+		return err
+	}
+	var last []Part // of the latest attempt
+	for _, q := range parts {
+		if q.Attempt >= p.Attempt {
+			last, p.Attempt = nil, q.Attempt+1
+		}
+		if q.Attempt+1 == p.Attempt {
+			last = append(last, q)
+		}
+	}
+	slices.SortFunc(last, func(a, b Part) int { return cmp.Compare(a.Rank, b.Rank) })
+	for i, q := range last {
+		if q.Rank != uint64(i) || q.Ranks != uint64(len(last)) {
+			return fmt.Errorf("%d ledgers, one of them of rank %d of %d: give those of all ranks in one checkpoint", len(last), q.Rank, q.Ranks)
+		}
+		if q.Rank%p.Ranks == p.Rank {
+			p.Previous = append(p.Previous, q.Digest)
+		}
+	}
+	if len(last) > 0 && len(p.Previous) == 0 {
+		p.Previous = []string{last[0].Digest}
+	}
+	return nil
 }
 
 // Line returns the part as a line of a ledger, and sets Digest.
@@ -180,12 +211,18 @@ func (p *Part) generation() string {
 	if err != nil || strings.ContainsFunc(p.URL, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
 	}
-	if g := u.Query().Get("generation"); strings.Contains(g, ",") {
-		return digest([]byte(g))
-	} else if len(g) == 64 {
-		return g[:32]
+	if g := u.Query().Get("generation"); len(g) == 64 || strings.Contains(g, ",") {
+		return Brief(g)
 	}
 	return ""
+}
+
+// Brief returns a generation, or the generations of a mixture in a URL, as in a state.
+func Brief(generation string) string {
+	if strings.Contains(generation, ",") {
+		return digest([]byte(generation))
+	}
+	return generation[:min(len(generation), 32)]
 }
 
 func isDigest(s string) bool {

@@ -80,7 +80,7 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeInvalidArgument
 	case ctx.Err() != nil && is(ctx.Err()):
 		return codeInterrupted
-	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), isA[*client.LedgerError](err), isA[*audit.Error](err):
+	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), isA[*client.DeliveryError](err), isA[*audit.Error](err):
 		return codeCorrupt
 	case errors.As(err, &remote):
 		return cmp.Or(remote.Code, codeFailed)

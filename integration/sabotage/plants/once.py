@@ -42,10 +42,10 @@ PLANTS = [
         [("gateway/serve.go", "kept.source != given.Source", "kept.source == given.Source")],
     ),
     (
-        "Go client's ledger misses a duplicate sample",
-        "./client TestLedgerProvesExactlyOnce",
-        [("client/ledger.go", "if _, ok := l.keys[id]; ok {", "if _, ok := l.keys[id]; ok && l.samples == 0 {"),
-         ("client/ledger.go", "if p[word]&bit != 0 {", "if p[word]&bit != 0 && l.samples == 0 {")],
+        "Go client misses a duplicate sample",
+        "./client TestDeliveriesProveExactlyOnce",
+        [("client/deliveries.go", "if _, ok := l.keys[id]; ok {", "if _, ok := l.keys[id]; ok && l.samples == 0 {"),
+         ("client/deliveries.go", "if p[word]&bit != 0 {", "if p[word]&bit != 0 && l.samples == 0 {")],
     ),
     (
         "Python client's ledger misses a duplicate sample",
