@@ -17,7 +17,7 @@ import (
 // Limits of the product's size, which is close to them: new code usually requires the removal of old
 // code. CONTRIBUTING.md describes when to raise a limit. Lower a limit when less is needed.
 const (
-	maxGoLines       = 77_400 // without blank lines and comments
+	maxGoLines       = 77_650 // without blank lines and comments
 	maxPythonLines   = 7_250  // without blank lines, comments and docstrings
 	maxPythonModules = 37
 	maxLines         = 600 // of a file, with blank lines, comments and tests
