@@ -3,7 +3,6 @@ package scantest_test
 import (
 	"bytes"
 	"context"
-	"os"
 	"strconv"
 	"testing"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// From here to the end of scan, this is the example of docs/dev/adding-a-format.md.
+// The format of this file is the example of docs/dev/adding-a-format.md.
 
 // Format reads netstrings: each record has the form "5:hello," (https://cr.yp.to/proto/netstrings.txt).
 func Format() format.Format {
@@ -76,23 +75,3 @@ func dataset() scantest.Dataset {
 func TestConforms(t *testing.T) { scantest.Conforms(t, dataset()) }
 
 func FuzzConforms(f *testing.F) { scantest.Fuzz(f, dataset()) }
-
-// TestGuideShowsThisFormat checks that the guide shows the code above.
-func TestGuideShowsThisFormat(t *testing.T) {
-	own, err := os.ReadFile("netstring_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guide, err := os.ReadFile("../../../docs/dev/adding-a-format.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := bytes.Cut(own, []byte("docs/dev/adding-a-format.md.\n\n"))
-	code, tests, _ := bytes.Cut(code, []byte("\nfunc dataset() "))
-	tests, _, _ = bytes.Cut(append([]byte("func dataset() "), tests...), []byte("\n// TestGuideShows"))
-	for _, shown := range [][]byte{code, tests} {
-		if len(shown) == 0 || !bytes.Contains(guide, append(append([]byte("```go\n"), shown...), "```\n"...)) {
-			t.Errorf("docs/dev/adding-a-format.md does not show\n%s", shown)
-		}
-	}
-}
