@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -184,5 +185,22 @@ func TestAudit_Of512RanksIsFast(t *testing.T) {
 	t.Logf("%v to parse, %v to check", parsed.Sub(begun), time.Since(parsed))
 	if took := time.Since(begun); took > 20*time.Second || len(got.Missing) != 199 || len(got.Missing[0].Ranks) != 512 || got.Missing[0].To != (ledger.Place{0, 100}) {
 		t.Errorf("got %v and %d gaps, want much less and 199", took, len(got.Missing))
+	}
+}
+
+func TestAudit_AcceptsTheExampleOfTheSpecification(t *testing.T) {
+	page, err := os.ReadFile("../../docs/spec/state.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(page)) {
+		if part, ok := strings.CutPrefix(line, "    {\"ledger\""); ok {
+			lines = append(lines, `{"ledger"`+part)
+		}
+	}
+	got := ledger.Audit(parse(t, lines))
+	if !got.OK() || got.Parts != 3 || got.To != (ledger.Place{1, 0}) || got.RolledBack != 4 || !strings.Contains(string(page), "The head is "+got.Head+".") {
+		t.Errorf("got %+v, want three parts of an epoch, with the head of the page", got)
 	}
 }

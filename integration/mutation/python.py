@@ -3,7 +3,7 @@
 
 usage: tools/python.sh -- integration/mutation/python.py [--write] [PART...]
 
-Without PART it judges all: order, ledger, transfer, decode. The operators are those of mutmut. One process imports the client, runs
+Without PART it judges all: order, proof, transfer, decode. The operators are those of mutmut. One process imports the client, runs
 the tests once, and forks for each mutant: the child replaces the code of one function and runs the tests that reach the changed
 statement, the fastest first. A session's gateway is shared. A stopped run resumes: bin/mutation-python-PART.json has the results
 as long as modules and tests are the same. Exit code: 0, or 1 if a score is below the committed one.
@@ -40,7 +40,7 @@ NOT_REACHED = "lives: no test of the package reaches it"
 # no process.
 PARTS = {
     "order": ("proof/_orders.py", 4, ["tests/test_proof.py", "-k", "not gateway and not large"]),
-    "ledger": ("proof/__init__.py", 4, ["tests/test_ledger.py", "tests/test_proof.py", "-k", "not gateway and not large"]),
+    "proof": ("proof/__init__.py", 4, ["tests/test_proof.py", "-k", "not gateway and not large"]),
     "transfer": ("_http/gateways.py", 6, ["tests/test_transfer.py", "tests/test_answers.py"]),
     "decode": ("values.py", 6, ["tests/test_values.py", "tests/test_decoders.py", "tests/test_arrays.py", "-k", "not damaged"]),
 }

@@ -91,7 +91,7 @@ var slowDatapath = map[string]string{
 }
 
 // pythonParts lists the parts of the Python client that python.py judges.
-var pythonParts = []string{"python/order", "python/ledger", "python/transfer", "python/decode"}
+var pythonParts = []string{"python/order", "python/proof", "python/transfer", "python/decode"}
 
 // scored returns the paths of all packages that may have a score.
 func scored() (paths []string) {

@@ -17,9 +17,8 @@ from ._version import __version__
 from .batch import Batch, Sample
 from .client import Client, class_names
 from .client import open as open
-from .epoch import Epoch, Plan, Reader
+from .epoch import Epoch, Ledger, Plan, Reader
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, SampleError
-from .proof import Ledger
 from .source import View, mix
 from .values import decoders, load_json
 

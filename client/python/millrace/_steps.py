@@ -207,7 +207,7 @@ def _run(step: str, function: Callable[[Sample], Any], sample: Sample, watch: Wa
         cure = _hint(step, sample, e) if isinstance(e, _SLIPS) else None
         error = TransformError(f"{step} {sample.batch.which(sample.index)}: {type(e).__name__}: {e}", cure=cure)
         error.__cause__ = e
-    return sample.batch.instead(error)
+    return sample.batch.instead(sample.index, error)
 
 
 def _run_whole(step: str, function: Callable[[Any], Any], given: Any, batch: Batch, cure: str = "") -> Any:

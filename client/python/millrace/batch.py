@@ -37,10 +37,8 @@ class Decoding:
     decode: Mapping[str, Decoder] = field(default_factory=dict)
     # returns a decoder for a part that `decode` does not name, by part and source
     automatic: Optional[Callable[[str, str], Optional[Decoder]]] = None
-    # positions, if known without the manifest
-    positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None
-    # combines the decoded values into a column
-    gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)
+    positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None  # if known without the manifest
+    gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # combines the decoded values into a column
     # returns a replacement for a failed value, or None to omit the sample
     on_error: Optional[Callable[[SampleError], Any]] = None
     # for several datasets, which the manifest names: the addresses with which some were opened
@@ -70,13 +68,12 @@ class Batch(Sequence["Sample"]):
             layout.name_of = decoding.contents.name_of
         self._manifest: Optional[Manifest] = None
         self._decoded: dict[str, list[Any]] = {}
-        # decoders found so far, by part and source
-        self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}
+        self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}  # decoders found so far, by part and source
         self._some: dict[str, dict[int, Any]] = {}  # decoded parts that only some samples have
         self._records: Any = None  # the columns of an Arrow stream
-        # indexes in the table of the remaining samples
-        self._kept: Sequence[int] = range(head.samples)
+        self._kept: Sequence[int] = range(head.samples)  # indexes in the table of the remaining samples
         self._refused: list[int] = []  # indexes in the table of samples that the filter rejected
+        self._replaced: set[int] = set()  # indexes in the table of samples for which on_error has returned a value
         self.failures: list[SampleError] = []
         """The errors of samples that on_error omitted."""
         self.number: int = head.number
@@ -217,10 +214,12 @@ class Batch(Sequence["Sample"]):
         return self._pick(self._all_positions())
 
     @property
-    def refused(self) -> list[int]:
-        """The positions of the samples that the reader's filter rejected, without padding."""
-        positions = self._all_positions() if self._refused else ()
-        return [positions[at] for at in self._refused if at < self._head.samples - self._head.padded]
+    def omitted(self) -> tuple[list[int], ...]:
+        """The positions of samples that the reader's filter rejected, that on_error omitted, and that it replaced, without padding."""
+        failed = set(range(self._head.samples)).difference(self._kept, self._refused) if self.failures else ()
+        lists, end = (self._refused, failed, self._replaced), self._head.samples - self._head.padded
+        positions = self._all_positions() if any(lists) else ()
+        return tuple([positions[at] for at in sorted(of) if at < end] for of in lists)
 
     def _all_positions(self) -> Sequence[int]:
         known = self._decoding.positions(self._head)
@@ -372,7 +371,7 @@ class Batch(Sequence["Sample"]):
         except Exception as e:
             error = DecodeError(f"decode part {name!r} of {self.which(i)}: {type(e).__name__}: {e}")
             error.__cause__ = e
-        return self.instead(error)
+        return self.instead(i, error)
 
     def which(self, i: int) -> str:
         """Describes sample i, with position and key if available. It fetches them if the batch does not include them."""
@@ -385,11 +384,12 @@ class Batch(Sequence["Sample"]):
                 text += f", source {source!r}"
         return text
 
-    def instead(self, error: SampleError) -> Any:
-        """Returns the replacement by on_error for a value, or raises the error if there is none."""
+    def instead(self, i: int, error: SampleError) -> Any:
+        """Returns the replacement by on_error for a value of sample i, or raises the error if there is none."""
         if self._decoding.on_error is not None:
             value = self._decoding.on_error(error)
             if value is not None:
+                self._replaced.add(self._kept[i])
                 return value
             self.failures.append(error)
         raise error

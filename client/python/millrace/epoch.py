@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import json
 import logging
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from typing import Any, Optional, SupportsIndex
 from urllib.parse import quote
 
@@ -17,12 +20,12 @@ from ._http import Answered, Expected, Gateways, Task
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
 from ._plan import ORDER, SHARING, SHOWING
 from ._pool import Pool, Stats
-from ._process import Buffers, Closing, Take, new
+from ._process import Buffers, Closing, Take, new, no_fork
 from ._selection import columns_of, parts_are
 from ._steps import Failures, Steps
 from .batch import Batch, Decoding
-from .errors import EndOfEpoch, InvalidArgument
-from .proof import Ledger, Order, shuffle
+from .errors import EndOfEpoch, InvalidArgument, LedgerError
+from .proof import Order, shuffle
 
 MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
@@ -172,10 +175,6 @@ class Epoch:
         self._run(b)
         return b
 
-    def ledger(self) -> Ledger:
-        """Returns an empty ledger of this epoch, for all ranks together."""
-        return Ledger(self.plan.delivered, name=f"{self.plan.order_digest}/{self.number}")
-
     def chunks(self) -> list[int]:
         """Returns the sample counts of the dataset's chunks from its index, for `millrace.proof`."""
         path = f"/v1/datasets/{quote(self.plan.dataset, safe='')}/index"
@@ -283,6 +282,112 @@ class Epoch:
         return read_manifest(self.core.json("GET", f"{path}/manifest", query), head)
 
 
+_OMITTED = "filtered", "failed", "replaced"
+_FIXED = "generation", "rank", "ranks", "positions"  # of a part
+
+
+class Ledger:
+    """The record of the positions that this rank of a run has read: https://github.com/millrace-data/millrace/blob/main/docs/spec/state.md.
+
+    A reader fills it: `Epoch.read(ledger=...)` or `millrace.torch.DataLoader(ledger=...)`. Save `str(ledger)` with each checkpoint, and pass
+    the texts of all ranks to the ledger of a run that resumes there, in any order. `millrace audit` checks the ledgers of all ranks, and
+    `check` those of this attempt. A Ledger may be used from many threads, and in a forked child.
+    """
+
+    def __init__(self, previous: Iterable[str] = ()) -> None:
+        """previous: the ledgers of all ranks in the checkpoint from which the run resumes; none for a new run."""
+        lines = dict.fromkeys(line for text in previous for line in text.splitlines(keepends=True))
+        parts = {line: json.loads(line) for line in lines}
+        self._attempt = 1 + max((part["attempt"] for part in parts.values()), default=-1)
+        last = sorted((part["rank"], part["ranks"], line) for line, part in parts.items() if part["attempt"] == self._attempt - 1)
+        if (found := [known for *known, _ in last]) != [[rank, len(last)] for rank in range(len(last))]:
+            raise LedgerError(f"resume with the ledgers of ranks {found}, as [rank, ranks]: want those of all ranks of one checkpoint")
+        self._previous, self._last = "".join(lines), [_digest(line.rstrip("\n")) for *_, line in last]
+        self._part: dict[str, Any] = {}
+
+    def add(self, plan: Plan, first: int, omitted: Sequence[Iterable[int]] = ((), (), ())) -> None:
+        """Records that this rank has read its share of a batch, from position first of the plan's epoch to the end of the batch.
+
+        omitted are the positions of samples that were filtered, that failed, and that were replaced.
+        """
+        with no_fork:
+            part = self._part or self._begin(plan)
+            end = min((first // plan.batch_size + 1) * plan.batch_size, plan.delivered)
+            was, now = tuple(part[name] for name in _FIXED), (_brief(plan.generation), plan.rank, plan.world_size, plan.delivered)
+            if now != was:
+                raise InvalidArgument(f"read with a ledger of {', '.join(_FIXED)} {was}: now they are {now}", cure="use a ledger per run")
+            part["start"] = min(part["start"], [plan.epoch, first])
+            for name, positions in zip(_OMITTED, omitted):
+                for position in positions:
+                    _insert(part[name], plan.epoch, position, position + 1)
+            if first < end:
+                _insert(part["read"], plan.epoch, first, end)
+
+    def _begin(self, plan: Plan) -> dict[str, Any]:
+        path, _, query = plan.description["links"]["self"].partition("?")
+        self._part = {
+            "ledger": 1, "previous": self._last[plan.rank :: plan.world_size] or self._last[:1], "attempt": self._attempt,
+            "generation": _brief(plan.generation),
+            "plans": [{"at": [*divmod(d["position"], plan.samples or 1)], "digest": d["digest"]} for d in plan.description["plan_digests"]],
+            "url": f"{path}?{'&'.join(p for p in query.split('&') if not p.startswith(('rank=', 'world_size=')))}",
+            "rank": plan.rank, "ranks": plan.world_size, "positions": plan.delivered, "start": [plan.epoch, plan.delivered], "read": [],
+            **{name: [] for name in _OMITTED},
+        }  # fmt: skip
+        return self._part
+
+    def __str__(self) -> str:
+        """Returns the ledger as text, a line per part. That of the first rank includes the ledgers that it continues."""
+        with no_fork:
+            part = {name: value for name, value in self._part.items() if value or name not in _OMITTED}
+            text = f"{json.dumps(part, separators=(',', ':'))}\n" if part else ""
+            return text if part.get("rank") else self._previous + text
+
+    def check(self, *others: Ledger, part: bool = False) -> None:
+        """Raises LedgerError unless this ledger and those of the other ranks have each position, from the start to the end of an epoch, once.
+
+        With part, it raises only if a rank has read a position twice.
+        """
+        parts = sorted((ledger._part for ledger in (self, *others) if ledger._part), key=lambda p: int(p["rank"]))
+        ranks, want = [p["rank"] for p in parts], parts[0]["ranks"] if parts else 1
+        size = max([p["positions"] for p in parts], default=0)
+        start = min((e * size + t for e, t in (p["start"] for p in parts)), default=0)
+        end = max((e * size + b for p in parts for e, _, b in p["read"]), default=start)
+        end += -end % (size or 1)
+        missing, duplicates = 0, 0
+        for p in parts:
+            next_ = start
+            for e, first, last in p["read"]:
+                a, b = e * size + first, e * size + last
+                missing, duplicates, next_ = missing + max(0, a - next_), duplicates + max(0, min(b, next_) - a), max(b, next_)
+            missing += end - next_
+        faults = [f"{duplicates} positions came again"] if duplicates else []
+        if missing and not part:
+            faults.append(f"{missing} positions missing")
+        if ranks != list(range(want)) and not (part and len({*ranks}) == len(ranks)):
+            faults.append(f"ledgers of the ranks {ranks} of {want}")
+        if faults:
+            raise LedgerError(f"positions not read exactly once: {'; '.join(faults)}", missing=missing, duplicates=duplicates)
+
+
+def _insert(ranges: list[list[int]], epoch: int, first: int, end: int) -> None:
+    """Adds positions to sorted ranges, and joins adjacent ranges. Overlaps stay, since a position was read twice."""
+    at = bisect_left(ranges, [epoch, first, end])
+    if at < len(ranges) and ranges[at][:2] == [epoch, end]:
+        end = ranges.pop(at)[2]
+    if at and ranges[at - 1][::2] == [epoch, first]:
+        at, first = at - 1, ranges.pop(at - 1)[1]
+    ranges.insert(at, [epoch, first, end])
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _brief(generation: str) -> str:
+    """Returns the 32 digits of a generation in states and ledgers. Those of a mixture's list of generations are of its SHA-256."""
+    return _digest(generation) if "," in generation else generation[:32]
+
+
 class Reader(Iterator[Batch], Closing):
     """Batches in order, read ahead by a pool of threads.
 
@@ -337,7 +442,7 @@ class Reader(Iterator[Batch], Closing):
             raise StopIteration
         self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
         if self.ledger is not None:
-            self.ledger.add(batch)
+            self.ledger.add(self.epoch.plan, batch.number * self.epoch.plan.batch_size, batch.omitted)
         return batch
 
     def _fill(self, batch: Batch, cut: Callable[[Any], Any]) -> None:

@@ -263,12 +263,11 @@ class TransformError(
 
 
 class LedgerError(MillraceError, code="not_exactly_once"):
-    """The deliveries differ from exactly once: see `missing`, `first_missing` and `duplicates`."""
+    """Ledgers do not have each position once: see `missing` and `duplicates`, counted over all ranks."""
 
-    def __init__(self, message: str, *, missing: int = 0, first_missing: Optional[int] = None, duplicates: int = 0) -> None:
+    def __init__(self, message: str, *, missing: int = 0, duplicates: int = 0) -> None:
         super().__init__(message)
         self.missing = missing
-        self.first_missing = first_missing
         self.duplicates = duplicates
 
 

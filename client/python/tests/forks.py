@@ -69,12 +69,12 @@ class Job:
         self.client = self.open()
         self.epoch = self.client.epoch(0, **harness.grouped(**PLAN))
         self.want = [list(b["cls"]) for b in self.epoch]
-        self.ledger = self.epoch.ledger()
+        self.ledger = millrace.Ledger()
         self.dataset: Any = None
         if job["torch"]:
-            import millrace.torch
+            from millrace.torch import Dataset
 
-            self.dataset = millrace.torch.Dataset(self.client, "photos", global_batch_size=100, decode={"cls": label}, fields=PLAN["fields"])
+            self.dataset = Dataset(self.client, "photos", global_batch_size=100, decode={"cls": label}, fields=PLAN["fields"])
         self.readers = [self.epoch.read(), self.epoch.read()]
 
     def open(self) -> millrace.Client:
@@ -112,7 +112,7 @@ class Job:
                 next(reader)
             reader.close()
         self.readers.clear()
-        self.ledger.note(range(5))
+        self.ledger.add(self.epoch.plan, 0)
         gc.collect()
         self.client.close()
 

@@ -84,7 +84,7 @@ def binary() -> str:
 def built() -> str:
     """The output of `make build`, which must be as new as its sources."""
     program = ROOT / "bin" / "millrace"
-    rooms = "chunkindex", "cluster", "cmd", "datapath", "gateway", "internal", "s3backend", "shuffle"
+    rooms = "chunkindex", "client/ledger", "cluster", "cmd", "datapath", "gateway", "internal", "s3backend", "shuffle"
     files = [*(p for room in rooms for p in (ROOT / room).rglob("*.*")), *ROOT.glob("client/*.go")]
     sources = [p for p in files if not p.name.endswith("_test.go") and "testdata" not in p.parts]
     newest = max(sources, key=lambda p: p.stat().st_mtime)

@@ -35,7 +35,7 @@ def body_of(answer: bytes) -> int:
 
 def read_all(client: millrace.Client, **options: object) -> list[list[str]]:
     epoch = client.epoch(0, **harness.grouped(keys=True, **options))  # type: ignore[arg-type]
-    ledger, job, keys = epoch.ledger(), harness.Job(), []
+    ledger, job, keys = millrace.Ledger(), harness.Job(), []
     with epoch.read(ledger=ledger) as reader:
         for batch in reader:
             job.took(batch)
@@ -63,7 +63,7 @@ def test_a_gateway_is_killed_in_mid_epoch(dataset: Path, gateway: harness.Gatewa
     first = harness.Gateway(f"photos={dataset}")
     with harness.closing(first), millrace.Client([first.url, gateway.url], "photos", routing=Routing(home=lambda *_: 0)) as client:
         epoch = client.epoch(0, reading=Reading(keys=True, threads=2, prefetch_bytes=1 << 18))
-        ledger, job, keys = epoch.ledger(), harness.Job(), []
+        ledger, job, keys = millrace.Ledger(), harness.Job(), []
         with epoch.read(ledger=ledger) as reader:
             for batch in reader:
                 job.took(batch)

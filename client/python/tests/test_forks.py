@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import harness
 import pytest
 from harness import LONG, is_batch, without
 
-import millrace
+import millrace.epoch
 from millrace._process import no_fork
 from millrace.values import library
 
@@ -97,23 +98,26 @@ def test_a_fork_waits_for_the_import_of_a_decoders_library(tmp_path: Path, monke
 
 def test_a_fork_waits_for_what_a_child_must_not_find_half_done() -> None:
     """A fork waits until a TLS handshake or a change of a ledger is complete."""
-    ledger, held, order = millrace.Ledger(10), threading.Event(), []
+    ledger, held, order = millrace.Ledger(), threading.Event(), []
+    links = {"self": f"/v1/datasets/photos/epochs/0?generation={'a' * 64}"}
+    description = {"links": links, "plan_digests": []}
+    plan = millrace.epoch.Plan("photos", 0, "", 2, 10, 0, "a" * 64, "", {"batch_size": "5"}, description, {})
 
     class Positions(list[int]):
-        def __len__(self) -> int:  # called while the ledger changes
+        def __iter__(self) -> Iterator[int]:  # called while the ledger changes
             held.set()
             order.append("changed" if forking.wait(0.2) else "waited")
-            return 5
+            return iter([3])
 
     forking = threading.Event()
-    t = threading.Thread(target=ledger.note, args=(Positions(range(5)),))
+    t = threading.Thread(target=ledger.add, args=(plan, 0, (Positions(), (), ())))
     t.start()
     assert held.wait(60)
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        ledger.note(range(5, 10))
-        os._exit(0 if no_fork.acquire(blocking=False) and ledger.seen == 10 else 1)
+        ledger.add(plan, 5)
+        os._exit(0 if no_fork.acquire(blocking=False) and '"read":[[0,0,10]]' in str(ledger) else 1)
     forking.set()
     t.join()
     assert order == ["waited"]

@@ -42,7 +42,7 @@ def two(tmp_path: Path) -> Iterator[tuple[millrace.Client, millrace.Client]]:
 
 def read(client: millrace.Client, number: int = 0, **how: Any) -> list[str]:
     epoch = client.epoch(number, **harness.grouped(keys=True, **how))
-    ledger = epoch.ledger()
+    ledger = millrace.Ledger()
     with epoch.read(ledger=ledger) as reader:
         keys = [key for batch in reader for key in batch.keys]
     ledger.check()

@@ -20,7 +20,7 @@ def words(tmp_path: Path) -> Path:
 
 
 def read(epoch: millrace.Epoch) -> list[str]:
-    ledger = epoch.ledger()
+    ledger = millrace.Ledger()
     with epoch.read(ledger=ledger) as reader:
         keys = [key for batch in reader for key in batch.keys]
     ledger.check()

@@ -190,7 +190,7 @@ def test_tokens_change_during_an_epoch(guarded: Serve, authority: harness.Author
     proxy = guarded(changing)
     with millrace.Client(proxy.url, token_file=file, tls=TLS(ca_file=authority.file)) as client:
         epoch = client.epoch(0, global_batch_size=8)
-        ledger = epoch.ledger()
+        ledger = millrace.Ledger()
         with epoch.read(ledger=ledger) as reader:
             for _ in reader:
                 pass

@@ -50,7 +50,7 @@ PLANTS = [
     (
         "Python client's ledger misses a duplicate sample",
         "client/python/tests/test_read.py test_ranks_share_every_batch",
-        [("client/python/millrace/proof/__init__.py", "self._twice.append((a, min(b, end)))", "pass")],
+        [("client/python/millrace/epoch.py", "duplicates + max(0, min(b, next_) - a)", "duplicates")],
     ),
     (
         "Python client pins no generation",

@@ -1,4 +1,4 @@
-"""Proof of exactly-once delivery: a ledger of delivered samples, and the order of an epoch, computed without a gateway.
+"""The order of an epoch, computed without a gateway.
 
 The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md. It
 requires the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
@@ -12,17 +12,13 @@ requires the sample counts of the chunks, the shuffle, its window and the seed, 
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import accumulate, pairwise
-from typing import Any, Optional
+from typing import Optional
 
-from .._process import no_fork
-from ..batch import Batch
-from ..errors import LedgerError
 from ._orders import (
     Full,
     Homes,
@@ -43,150 +39,9 @@ from ._orders import (
 )  # fmt: skip
 
 __all__ = [
-    "Full", "Homes", "Importance", "Ledger", "Mixture", "Order", "Quarantine", "Slot", "Stored", "Window", "batches", "deal", "deal_homes",
+    "Full", "Homes", "Importance", "Mixture", "Order", "Quarantine", "Slot", "Stored", "Window", "batches", "deal", "deal_homes",
     "draw", "key", "order_digest", "perm", "shard_part", "share", "shuffle", "shuffled", "subset_counts", "subset_part", "word",
 ]  # fmt: skip
-
-_COMPACT = 4096  # number of intervals that are collected before they are sorted
-_MOST_NAMED = 10
-
-
-class Ledger:
-    """The delivered positions of one epoch.
-
-    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several processes are merged; `check` reports missing
-    and duplicate positions. Positions are stored as intervals: an epoch read in order needs a few bytes per rank. The ledger proves that
-    every position was delivered once. Each position is a different sample or, with importance, a different draw. The lengths and checksums
-    of batches prove the bytes. A Ledger may be used from many threads, and in a forked child.
-    """
-
-    def __init__(self, samples: int, *, name: str = "") -> None:
-        """Creates the ledger of an epoch with the given number of positions; only ledgers with the same name can be merged."""
-        self.samples, self.name = samples, name
-        self.seen = 0
-        """Number of added samples, without padding."""
-        self.padded = 0
-        """Number of samples that only pad the last batch."""
-        self._runs: list[tuple[int, int]] = []
-        self._twice: list[tuple[int, int]] = []
-        self._most = _COMPACT  # number of collected intervals before they are merged
-
-    def add(self, batch: Batch) -> None:
-        """Adds the samples of a batch, including those that a filter has rejected. Padding is counted separately."""
-        positions = batch.positions
-        n = len(positions) - batch.padded
-        refused = batch.refused
-        self.note([*positions[:n], *refused] if refused else positions[:n], batch.padded)
-
-    def note(self, positions: Sequence[int], padded: int = 0) -> None:
-        """Adds positions."""
-        runs = list(_runs(positions))
-        with no_fork:
-            self.seen += len(positions)
-            self.padded += padded
-            self._runs += runs
-            if len(self._runs) > self._most:
-                self._joined()
-
-    def _joined(self) -> list[tuple[int, int]]:
-        """Sorts and merges the intervals and returns them; overlaps are duplicates."""
-        with no_fork:
-            joined: list[tuple[int, int]] = []
-            for a, b in sorted(self._runs):
-                last, end = joined[-1] if joined else (0, -1)
-                if a < end:
-                    self._twice.append((a, min(b, end)))
-                if a <= end:
-                    joined[-1] = last, max(end, b)
-                else:
-                    joined.append((a, b))
-            self._runs, self._most = joined, 2 * len(joined) + _COMPACT
-            return joined
-
-    def merge(self, other: Ledger) -> None:
-        """Adds the content of another ledger of the same epoch."""
-        if (self.samples, self.name) != (other.samples, other.name):
-            raise ValueError(f"ledger of {other.samples} positions of {other.name!r}: want {self.samples} of {self.name!r}")
-        with no_fork:
-            self._runs += other._joined()
-            self._twice += other._twice
-            self.seen += other.seen
-            self.padded += other.padded
-
-    @property
-    def missing(self) -> int:
-        """Number of positions not delivered."""
-        return self.samples - sum(min(b, self.samples) - min(a, self.samples) for a, b in self._joined())
-
-    @property
-    def first_missing(self) -> Optional[int]:
-        """The lowest position not delivered."""
-        runs = self._joined()
-        first = runs[0][1] if runs and runs[0][0] == 0 else 0
-        return first if first < self.samples else None
-
-    @property
-    def duplicates(self) -> int:
-        """Number of repeated deliveries of a position."""
-        self._joined()
-        return sum(b - a for a, b in self._twice)
-
-    def check(self, part: bool = False) -> None:
-        """Raises LedgerError unless every position was delivered exactly once.
-
-        With part, it raises only if any position was delivered twice.
-        """
-        runs, faults = self._joined(), []
-        beyond = runs[-1][1] - self.samples if runs else 0
-        missing, duplicates = (0 if part else self.missing), self.duplicates
-        if missing:
-            faults.append(f"{missing} of {self.samples} samples missing, the first at position {self.first_missing}")
-        if duplicates:
-            named = ", ".join(str(a) if b == a + 1 else f"{a} to {b - 1}" for a, b in self._twice[:_MOST_NAMED])
-            faults.append(f"{duplicates} samples came again: positions {named}")
-        if beyond > 0:
-            faults.append(f"position {runs[-1][1] - 1} is beyond the {self.samples} samples of the epoch")
-        if faults:
-            raise LedgerError(
-                "samples not delivered exactly once: " + "; ".join(faults),
-                missing=missing, first_missing=self.first_missing, duplicates=duplicates,
-            )
-
-    def to_json(self) -> str:
-        """Returns the ledger as text, for another process or a checkpoint."""
-        runs = self._joined()
-        state = {"samples": self.samples, "name": self.name, "seen": self.seen, "padded": self.padded}
-        return json.dumps({**state, "runs": runs, "twice": self._twice})
-
-    @classmethod
-    def from_json(cls, text: str) -> Ledger:
-        """Parses the output of to_json."""
-        state: dict[str, Any] = json.loads(text)
-        ledger = cls(int(state["samples"]), name=str(state["name"]))
-        ledger.seen, ledger.padded = int(state["seen"]), int(state["padded"])
-        ledger._runs = [(int(a), int(b)) for a, b in state["runs"]]
-        ledger._twice = [(int(a), int(b)) for a, b in state["twice"]]
-        return ledger
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Ledger.from_json, (self.to_json(),)
-
-
-def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:
-    if isinstance(positions, range) and positions.step == 1:
-        if positions:
-            yield positions.start, positions.stop
-        return
-    begin = end = -1
-    for p in positions:
-        if p != end:
-            if end > begin:
-                yield begin, end
-            begin = p
-        end = p + 1
-    if end > begin:
-        yield begin, end
-
 
 # Subsets, quarantine, mixtures, batches, shares and digests: sections 4, 5, 7 and 9 of docs/spec/order.md.
 
