@@ -19,7 +19,7 @@ import (
 // OpenOptions configures Open.
 type OpenOptions struct {
 	Name       string     // index name, for a prefix with several; empty: the default index
-	Generation string     // empty: the generation that the pointer names
+	Generation string     // digest or its first 32 digits; empty: the generation that the pointer names
 	CacheDir   string     // directory for local copies; empty: a temporary file
 	Tables     TableCache // nil: no cache, every Table call reads the index
 	MaxBytes   int64      // reject larger indexes; 0: no limit
@@ -48,10 +48,10 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 		}
 		generation, bindingKey, links, data = p.Generation, layout.BindingObject(prefix, p.Generation, p.Binding), p.Links, p.Data
 	} else {
-		if !layout.IsDigest(generation) {
-			return nil, fmt.Errorf("generation %q: %w", generation, objstore.ErrNotFound)
-		}
 		var err error
+		if generation, err = layout.WholeGeneration(ctx, store, prefix, generation); err != nil {
+			return nil, err
+		}
 		if bindingKey, err = newestBinding(ctx, store, prefix, opt.Name, generation); err != nil {
 			return nil, err
 		}

@@ -124,7 +124,7 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 	if len(s.Losses) == 0 {
 		q.Fail("losses", "missing")
 	}
-	if of := generationOf(s.URL); of != "" && of != d.Index.Generation() {
+	if of := generationOf(s.URL); of != "" && !d.Address.Names(of) {
 		q.Fail("url.generation", "must be the same as in the first batch: all reports of a request must have one generation")
 	}
 	a, hasBatch, err := g.decodeURL(x, s.URL, q)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/admission"
 	"github.com/millrace-data/millrace/gateway/auth"
 	"github.com/millrace-data/millrace/gateway/body"
+	"github.com/millrace-data/millrace/gateway/catalog"
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
@@ -113,7 +115,13 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 		return err
 	}
 	generations := make([]string, len(m.Sources))
-	if generation != "" {
+	switch {
+	case generation == "":
+	case len(m.Sources) > 1 && address.ShortGeneration(generation) == generation:
+		if generations, err = g.findGenerations(m, generation); err != nil {
+			return err
+		}
+	default:
 		if generations = strings.Split(generation, ","); len(generations) != len(m.Sources) {
 			return address.RefuseParameter("generation", "must list the generations of the mixture's %d sources in order, separated by commas", len(m.Sources))
 		}
@@ -145,6 +153,40 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 	}
 	x.dataset, x.held = d, append(x.held, held.Keep())
 	return nil
+}
+
+// maxGenerationLists bounds the lists of generations that are compared with the digest of one.
+const maxGenerationLists = 4096
+
+// findGenerations returns the generations of a mixture's sources whose list has the given digest. It
+// considers only open generations, current ones first.
+func (g *Gateway) findGenerations(m address.Mixture, digest string) ([]string, error) {
+	open, at, list := make([][]*dataset, len(m.Sources)), make([]int, len(m.Sources)), make([]string, len(m.Sources))
+	for i, s := range m.Sources {
+		if open[i] = g.datasets.Generations(s.Dataset); len(open[i]) == 0 {
+			return nil, g.absent(s.Dataset, "", catalog.ErrUnknown)
+		}
+	}
+	for range maxGenerationLists {
+		for i, n := range at {
+			list[i] = open[i][n].Index.Generation()
+		}
+		if address.ShortGeneration(strings.Join(list, ",")) == digest {
+			return list, nil
+		}
+		i := 0
+		for ; i < len(at) && at[i]+1 == len(open[i]); i++ { // the next list, as a counter counts
+			at[i] = 0
+		}
+		if i == len(at) {
+			break
+		}
+		at[i]++
+	}
+	return nil, &problem{
+		Code:   codeGenerationGone,
+		Detail: fmt.Sprintf("no open generations of the mixture's sources have the digest %s: list the generations instead, separated by commas", digest),
+	}
 }
 
 // buildMixture builds the dataset of a mixture in a URL.

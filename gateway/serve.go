@@ -226,7 +226,7 @@ func (g *Gateway) acquire(x *exchange, name, generation string) error {
 	if address.IsMixture(name) {
 		return g.acquireMixture(x, name, generation)
 	}
-	if !address.IsDigest(generation) { // the query decoder reports the fault
+	if !address.IsGeneration(generation) { // the query decoder reports the fault
 		generation = ""
 	}
 	d, leave, err := g.datasets.Acquire(x.r.Context(), name, generation)
@@ -291,9 +291,12 @@ func generationIn(query string) (generation string) {
 	return generation
 }
 
-// isGeneration reports whether a text has the form of a generation, or of the list of generations
-// of a mixture's sources.
+// isGeneration reports whether a text has the form of a generation or its first digits, or of the
+// list of generations of a mixture's sources.
 func isGeneration(text string) bool {
+	if address.IsGeneration(text) {
+		return true
+	}
 	for one := range strings.SplitSeq(text, ",") {
 		if !address.IsDigest(one) {
 			return false
@@ -313,7 +316,7 @@ func generationOf(text string) string {
 // the generation that it reads, which may not be the current one.
 func (g *Gateway) acquireOf(x *exchange, text string) error {
 	generation := generationOf(text)
-	if generation == "" || generation == x.dataset.Index.Generation() {
+	if generation == "" || x.dataset.Address.Names(generation) {
 		return nil
 	}
 	if err := g.acquire(x, x.dataset.Name(), generation); err != nil {

@@ -211,10 +211,10 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return p.Quarantine },
 	},
 	{
-		Name: "generation", Group: Choice, Pattern: digestPattern + "(," + digestPattern + ")*",
+		Name: "generation", Group: Choice, Pattern: digestPattern + "(," + digestPattern + ")*|[0-9a-f]{32}",
 		Help: "generation to require (default the current one)",
-		Doc: "Generation of the index to read; for a mixture that the URL defines, those of its sources in order, separated by commas. " +
-			"All ranks of a job must use the same.",
+		Doc: "Generation of the index to read, or its first 32 digits; for a mixture that the URL defines, those of its sources in order, " +
+			"separated by commas. All ranks of a job must use the same.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			p.Pinned = q.Has(r.Name) && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))
 		},

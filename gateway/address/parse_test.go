@@ -75,7 +75,7 @@ func TestParseURL_RefusesAddresses(t *testing.T) {
 		{"/v1/datasets/photos/epochs/x?" + of, "url.epoch: must be an unsigned decimal number, with digits only"},
 		{"/v1/datasets/photos/epochs/3/batches/?" + of, "url.batch: empty"},
 		{"/v1/datasets/photos/epochs/3/batches/18446744073709551616?" + of, "url.batch: must be below 2^64"},
-		{"/v1/datasets/photos/epochs/3?generation=x", "url.generation: must be 64 hexadecimal digits in lower case"},
+		{"/v1/datasets/photos/epochs/3?generation=x", "url.generation: must be 64 hexadecimal digits in lower case, or the first 32 of them"},
 		{"/v1/datasets/photos/epochs/3?at=3&" + of, "url.at: unknown parameter"},
 		{"/v1/datasets/photos/epochs/3?subset=train&" + of, "url: has a subset or a quarantine: losses are accepted only for plans of all samples"},
 		{"/v1/datasets/photos/epochs/3?quarantine=samples:7&" + of, "url: has a subset or a quarantine: losses are accepted only for plans of all samples"},

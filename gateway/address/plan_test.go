@@ -219,7 +219,7 @@ func TestPlan_RefusesParameters(t *testing.T) {
 		{"table=keys,keys&format=raw", "table: must be keys, parts, or both, each once"},
 		{"table=all&format=raw", "table: must be keys, parts, or both, each once"},
 		{"table=%zz&format=raw", "table: invalid URL escape"},
-		{"generation=x", "generation: must be 64 hexadecimal digits in lower case"},
+		{"generation=x", "generation: must be 64 hexadecimal digits in lower case, or the first 32 of them"},
 		{"seed=x&batch_size=y&x=1", "x: unknown parameter; batch_size: must be an unsigned decimal number, with digits only; seed: must be an unsigned decimal number, with digits only"},
 	} {
 		_, err := decode(photos(), c.raw, "0", "0")

@@ -194,6 +194,28 @@ func IsDigest(s string) bool {
 	return len(s) == hex.EncodedLen(sha256.Size) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+const shortDigits = 32
+
+// ShortGeneration returns a generation in the form that the state of a run has: the first 32 digits,
+// or those of the SHA-256 of a list (docs/spec/state.md).
+func ShortGeneration(generation string) string {
+	if strings.Contains(generation, ",") {
+		sum := sha256.Sum256([]byte(generation))
+		generation = hex.EncodeToString(sum[:])
+	}
+	return generation[:min(shortDigits, len(generation))]
+}
+
+// IsGeneration reports whether s has the form of a generation, or of its first 32 digits.
+func IsGeneration(s string) bool {
+	return IsDigest(s) || len(s) == shortDigits && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// Names reports whether a generation in a URL is that of the dataset.
+func (d Dataset) Names(generation string) bool {
+	return generation == d.Generation || generation == ShortGeneration(d.Generation)
+}
+
 // ParseDecimal parses an unsigned 64-bit decimal without leading zeros. On failure it returns the
 // reason.
 func ParseDecimal(s string) (n uint64, reason string) {
@@ -306,12 +328,12 @@ func (q *Query) quarantine(name string) string {
 // generation that is not served.
 func (d Dataset) Check(q *Query) error {
 	s := PlainCommas(q.Value("generation"))
-	other := s != "" && s != d.Generation
+	other := s != "" && !d.Names(s)
 	switch {
 	case other && IsMixture(d.Name):
 		q.Fail("generation", "must list the generations of the sources in order, separated by commas")
-	case other && !IsDigest(s):
-		q.Fail("generation", notADigest)
+	case other && !IsGeneration(s):
+		q.Fail("generation", notADigest+", or the first 32 of them")
 	}
 	if err := q.Err(); err != nil {
 		return err

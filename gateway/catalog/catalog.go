@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,11 @@ type Catalog[E Entry[E]] struct {
 }
 
 type key struct{ name, generation string }
+
+// begins reports whether k has the name of another key, and its generation or the beginning of it.
+func (k key) begins(of key) bool {
+	return k.name == of.name && strings.HasPrefix(of.generation, k.generation)
+}
 
 func keyOf[E Entry[E]](e E) (k key) {
 	k.name, k.generation = e.Key()
@@ -198,8 +204,8 @@ func (c *Catalog[E]) Generations(name string) []E {
 	return all
 }
 
-// Acquire returns a generation of a name, by default the current one. It opens a generation that is
-// not open. The caller must call release once when it has finished with the entry.
+// Acquire returns a generation of a name, by default the current one. The generation may be only the
+// beginning of one. Acquire opens a generation that is not open. The caller must call release once when it has finished with the entry.
 func (c *Catalog[E]) Acquire(ctx context.Context, name, generation string) (e E, release func(), err error) {
 	e, release, ok, err := c.acquireOpen(name, generation)
 	if ok || err != nil {
@@ -238,12 +244,11 @@ func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), 
 	if h == nil || !h.removed.IsZero() && time.Since(h.removed) >= grace {
 		return e, nil, false, ErrUnknown
 	}
-	if k := (key{name, generation}); generation != "" && k != keyOf(h.entry) {
-		if f, failed := c.gone[k]; failed && time.Now().Before(f.until) {
-			return e, nil, false, f.err
-		}
-		if h = c.byKey[k]; h == nil {
-			if c.open == nil {
+	if k := (key{name, generation}); !k.begins(keyOf(h.entry)) {
+		if h = c.find(k); h == nil {
+			if f, failed := c.gone[k]; failed && time.Now().Before(f.until) {
+				err = f.err
+			} else if c.open == nil {
 				err = ErrUnknown
 			}
 			return e, nil, false, err
@@ -251,6 +256,19 @@ func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), 
 	}
 	h.users++
 	return h.entry, h.release, true, nil
+}
+
+// find returns an open entry by the beginning of its generation, or nil. The caller holds mu.
+func (c *Catalog[E]) find(k key) *openEntry[E] {
+	if h := c.byKey[k]; h != nil {
+		return h
+	}
+	for of, h := range c.byKey {
+		if k.begins(of) {
+			return h
+		}
+	}
+	return nil
 }
 
 func (c *Catalog[E]) release(h *openEntry[E]) {
@@ -305,7 +323,7 @@ func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 		c.gone[k] = failure{err, until}
 		return err
 	}
-	if c.byKey[k] != nil { // it has become current meanwhile
+	if c.byKey[keyOf(e)] != nil { // it has become current, or was opened by its whole name, meanwhile
 		go e.Close()
 		return nil
 	}

@@ -219,6 +219,49 @@ func TestGenerationsAreOpenedOnDemand(t *testing.T) {
 	})
 }
 
+// TestCatalog_FindsGenerationsByTheirBeginnings: the beginning of a generation names the current
+// one, an open one, or one that is opened and may be open by its whole name.
+func TestCatalog_FindsGenerationsByTheirBeginnings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var opened []*thing
+		c := New(func(_ context.Context, name, generation string) (*thing, error) {
+			time.Sleep(time.Second)
+			if generation == "33" {
+				return nil, ErrUnknown
+			}
+			opened = append(opened, &thing{name: name, generation: generation[:2] + "-whole", t: t})
+			return opened[len(opened)-1], nil
+		}, never)
+		c.Set([]*thing{{name: "b", generation: "22-whole", t: t}, {name: "a", generation: "11-whole", t: t}})
+		check := func(generation, want string) {
+			got, end := use(t, c, "a", generation)
+			end()
+			if got.name != "a" || got.generation != want {
+				t.Errorf("%s: got %s of %s, want %s of a", generation, got.generation, got.name, want)
+			}
+		}
+		for _, q := range [][2]string{{"11", "11-whole"}, {"22", "22-whole"}, {"22-whole", "22-whole"}, {"22", "22-whole"}} {
+			check(q[0], q[1])
+		}
+		if len(opened) != 1 {
+			t.Errorf("opened %d times, want once", len(opened))
+		}
+		var both sync.WaitGroup // both are opened before either is found
+		both.Go(func() { check("44-whole", "44-whole") })
+		time.Sleep(time.Millisecond)
+		both.Go(func() { check("44", "44-whole") })
+		both.Wait()
+		synctest.Wait()
+		if len(opened) != 3 || opened[1].isClosed() || !opened[2].isClosed() {
+			t.Errorf("opened %d times, want the second copy of 44-whole closed", len(opened))
+		}
+		if _, _, err := c.Acquire(t.Context(), "a", "33"); !errors.Is(err, ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+		c.Close()
+	})
+}
+
 // never reports that no error is temporary.
 func never(error) bool { return false }
 

@@ -46,6 +46,34 @@ func IsDigest(s string) bool {
 	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
 }
 
+// shortDigits is the number of digits that identify a generation in the state of a run
+// (docs/spec/state.md).
+const shortDigits = 32
+
+// WholeGeneration returns the stored generation that begins with 32 digits. It returns a whole
+// generation unchanged.
+func WholeGeneration(ctx context.Context, store objstore.Store, prefix, generation string) (string, error) {
+	if IsDigest(generation) {
+		return generation, nil
+	}
+	whole := ""
+	if len(generation) == shortDigits {
+		err := store.List(ctx, prefix+BindingDir+generation, func(o objstore.Object) error {
+			if found, _, _ := strings.Cut(strings.TrimPrefix(o.Key, prefix+BindingDir), "-"); IsDigest(found) {
+				whole = found
+			}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	if whole == "" {
+		return "", fmt.Errorf("generation %q: %w", generation, objstore.ErrNotFound)
+	}
+	return whole, nil
+}
+
 // ReadSmall reads a whole object, in the version that obj describes.
 func ReadSmall(ctx context.Context, store objstore.Store, obj objstore.Object, limit int64) ([]byte, error) {
 	if obj.Size == 0 || obj.Size > limit {

@@ -24,8 +24,8 @@ class Order:
                 such as train=9,val=1:train, optionally with a colon and a salt; or samples: and numbers in stored order, such as samples:0-999. A
                 tilde and another split or numbers select among the subset's samples.
     quarantine  Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers, such as samples:7,300-309.
-    generation  Generation of the index to read; for a mixture that the URL defines, those of its sources in order, separated by commas. All ranks
-                of a job must use the same.
+    generation  Generation of the index to read, or its first 32 digits; for a mixture that the URL defines, those of its sources in order,
+                separated by commas. All ranks of a job must use the same.
     """
 
     window: Optional[int] = None

@@ -297,8 +297,13 @@ func TestKeeper_OpensOlderGenerationsOnDemand(t *testing.T) {
 	grow(t, a, "more.txt")
 	r := newRig(t, "  a: "+a+"\n  same: "+a+"\nmixtures:\n  both: a,same\n", nil)
 	defer r.Close()
-	if code, got, body := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK || got != old || body != before {
-		t.Errorf("got %d of generation %.12s, want the previous bytes", code, got)
+	if code, got, _ := r.get(batchOf("a") + "?generation=" + strings.Repeat("0", 32)); code != http.StatusNotFound {
+		t.Errorf("got %d of generation %.12s, want 404", code, got)
+	}
+	for _, name := range []string{old[:32], old, old[:32]} { // the first request opens it by the first digits
+		if code, got, body := r.get(batchOf("a") + "?generation=" + name); code != http.StatusOK || got != old || body != before {
+			t.Errorf("got %d of generation %.12s, want the previous bytes", code, got)
+		}
 	}
 	if got := r.stat("datasets_open"); got != 3 {
 		t.Errorf("%v generations are open, want 3", got)
