@@ -234,7 +234,7 @@ func floorPlan() map[string]room {
 		"cmd/internal/cli": { // flags, environment, configuration file, exit, progress
 			ours: []string{"chunkindex/.", "internal/words"}, // chunkindex: the type of a progress report
 			outside: []string{
-				"github.com/spf13", "github.com/rs/zerolog", "github.com/vbauerster/mpb", "github.com/dustin/go-humanize",
+				"github.com/spf13", "github.com/rs/zerolog", "github.com/dustin/go-humanize",
 				"github.com/mattn/go-isatty", "go.yaml.in/yaml",
 			},
 			never: []string{"net"},
@@ -246,7 +246,7 @@ func floorPlan() map[string]room {
 			},
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/prometheus/client_golang",
-				"github.com/vbauerster/mpb", "github.com/dustin/go-humanize", "github.com/mattn/go-isatty",
+				"github.com/dustin/go-humanize", "github.com/mattn/go-isatty",
 				"go.yaml.in/yaml", "golang.org/x",
 			},
 		},

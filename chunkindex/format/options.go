@@ -40,7 +40,7 @@ const (
 	RecordSize     Option = "--record-size"
 	SequenceLength Option = "--sequence-length"
 	DType          Option = "--dtype"
-	Key            Option = "--key"
+	Key            Option = "--sample-key"
 	Header         Option = "--header"
 	Fields         Option = "--fields"
 )

@@ -164,7 +164,7 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 		return fetchReport{}, err
 	}
 	defer c.CloseIdle()
-	bar := a.NewBar(ctx, "fetch")
+	bar := a.NewBar("fetch")
 	rep, err := c.ReadEpoch(ctx, client.Epoch{
 		Options: x.plan.opt, AllRanks: x.allRanks, Connections: x.parallel, Dir: x.output, Unproved: x.noManifest, Progress: bar.Set,
 	})

@@ -267,7 +267,7 @@ func (x *indexFlags) printJoin(w io.Writer, join string) {
 
 // buildIndex indexes one location and displays the progress.
 func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt build.Options) (build.Report, error) {
-	b := a.NewBar(ctx, "index")
+	b := a.NewBar("index")
 	opt.Progress = b.Update
 	rep, lines, err := indexing.Build(ctx, s, st, l, opt)
 	b.End()
@@ -310,7 +310,7 @@ func (a *app) runVerify(ctx context.Context, d location.Dataset, parallel int) e
 	x, l := d.Index, d.Loc
 	rep := verifyReport{Generation: x.Generation(), Chunks: x.Chunks(), Samples: x.Samples(), Bytes: x.Bytes(), Bad: []chunkindex.BadRange{}, Rewritten: []chunkindex.BadRange{}}
 	start := time.Now()
-	b := a.NewBar(ctx, "verify")
+	b := a.NewBar("verify")
 	if err := x.Prove(ctx); err != nil {
 		return fmt.Errorf("verify %s: the index is damaged: %w", l, err)
 	}

@@ -84,7 +84,7 @@ func checkSource(f *cli.Flags, l location.Location, source string) {
 }
 
 func (a *app) packAndIndex(ctx context.Context, sources []string, s *location.Stores, st objstore.Store, l location.Location, opt pack.Options, build build.Options) (indexing.PackResult, error) {
-	b := a.NewBar(ctx, "pack")
+	b := a.NewBar("pack")
 	opt.Progress = b.Update
 	p, err := pack.Pack(ctx, sources, st, l.Prefix, opt)
 	b.End()

@@ -134,7 +134,7 @@ func (x *quarantineFlags) read() ([]selection.NamedSample, error) {
 // findBad reads all chunks and adds the samples that do not match the index to bad.
 func (a *app) findBad(ctx context.Context, d location.Dataset, reason string, bad map[uint64]selection.Bad) error {
 	var found []chunkindex.BadRange
-	b := a.NewBar(ctx, "verify")
+	b := a.NewBar("verify")
 	err := chunkindex.Verify(ctx, d.Index, d.Store, d.Loc.Prefix, 8, b.Update, func(r chunkindex.BadRange) { found = append(found, r) })
 	b.End()
 	if err != nil {

@@ -163,7 +163,7 @@ func (a *app) simulations(ctx context.Context, command string, data *simulate.Da
 		return nil, cli.Usage(err, command)
 	}
 	results := make([]simulate.Result, len(settings))
-	bar, done, each := a.NewBar(ctx, "simulate"), atomic.Int64{}, data.Bytes()*int64(settings[0].Epochs)
+	bar, done, each := a.NewBar("simulate"), atomic.Int64{}, data.Bytes()*int64(settings[0].Epochs)
 	defer bar.End()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))

@@ -42,7 +42,7 @@ full. A second run skips loaded data. Use the job's plan parameters, which set t
 
 func (a *app) runWarm(ctx context.Context, c *client.Client, p *planFlags) error {
 	start := time.Now()
-	bar := a.NewBar(ctx, "warm")
+	bar := a.NewBar("warm")
 	w, err := c.Warm(ctx, p.opt, bar.Set)
 	bar.End()
 	if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,14 +10,13 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-isatty"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Bar shows the progress of a long job. On a terminal it is a bar. Otherwise it is one line every
-// 30 s, so that a log shows that the job is alive without being filled by it.
+// Bar shows the progress of a long job as one line on stderr. A terminal shows the current line.
+// Otherwise a line follows every 30 s, so that a log shows that the job is alive without being filled
+// by it.
 type Bar struct {
 	name  string
 	start time.Time
@@ -26,38 +24,38 @@ type Bar struct {
 	done  atomic.Int64
 	total atomic.Int64
 
-	all   *mpb.Progress // nil: stderr is not a terminal
-	one   *mpb.Bar
 	lines sync.WaitGroup // waits for the goroutine that prints lines
 	end   chan struct{}
 }
 
-const lineEvery = 30 * time.Second
+const (
+	lineEvery   = 30 * time.Second
+	redrawEvery = time.Second / 5 // on a terminal
+	clearLine   = "\r\x1b[K"
+)
 
 // NewBar starts a bar on stderr. End must be called.
-func (a *App) NewBar(ctx context.Context, name string) *Bar {
+func (a *App) NewBar(name string) *Bar {
 	b := &Bar{name: name, start: time.Now(), end: make(chan struct{})}
-	if !terminal(a.Stderr) {
-		b.lines.Go(func() { b.print(a.Stderr) })
-		return b
-	}
-	b.all = mpb.NewWithContext(ctx, mpb.WithOutput(a.Stderr), mpb.WithWidth(40))
-	b.one = b.all.AddBar(0,
-		mpb.PrependDecorators(decor.Name(name+" ")),
-		mpb.AppendDecorators(
-			decor.CountersKibiByte("% .1f / % .1f"),
-			decor.Any(func(s decor.Statistics) string { return pace(s.Current, b.kept.Load(), s.Total, time.Since(b.start)) })))
+	b.lines.Go(func() { b.print(a.Stderr) })
 	return b
 }
 
-// print prints lines until the bar ends.
+// print prints lines until the bar ends, and removes the one of a terminal.
 func (b *Bar) print(w io.Writer) {
-	tick := time.Tick(lineEvery)
+	every, before, after := lineEvery, "", "\n"
+	if terminal(w) {
+		every, before, after = redrawEvery, clearLine, ""
+	}
+	tick := time.Tick(every)
 	for {
 		select {
 		case <-tick:
-			fmt.Fprintf(w, "%s: %s\n", b.name, b.line())
+			fmt.Fprintf(w, "%s%s: %s%s", before, b.name, b.line(), after)
 		case <-b.end:
+			if before != "" {
+				_, _ = io.WriteString(w, before)
+			}
 			return
 		}
 	}
@@ -95,22 +93,12 @@ func (b *Bar) Update(p chunkindex.Progress) {
 
 // Set sets the number of bytes done, and the total.
 func (b *Bar) Set(done, total int64) {
-	total = max(total, done, 1)
 	b.done.Store(done)
-	b.total.Store(total)
-	if b.one != nil {
-		b.one.SetTotal(total, false)
-		b.one.SetCurrent(done)
-	}
+	b.total.Store(max(total, done, 1))
 }
 
 // End removes the bar, whether or not the job is complete, and waits for its goroutine.
 func (b *Bar) End() {
-	if b.one == nil {
-		close(b.end)
-		b.lines.Wait()
-		return
-	}
-	b.one.Abort(false)
-	b.all.Wait()
+	close(b.end)
+	b.lines.Wait()
 }

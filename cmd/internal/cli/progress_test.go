@@ -49,7 +49,7 @@ func TestBar_PrintsLinesWithoutTerminal(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
-		b := a.NewBar(t.Context(), "fetch")
+		b := a.NewBar("fetch")
 		time.Sleep(29 * time.Second)
 		wantLine("")
 		time.Sleep(time.Second)
