@@ -26,6 +26,7 @@ type Batch struct {
 	kept     bool          // data was read from a file in Options.folder
 	took     time.Duration // time from the first request until the batch and its manifest were checked
 	count    int
+	skip     uint64 // samples before them in the global batch that were not requested
 	manifest []Sample
 	starts   []int64 // offset in data of each sample of the manifest
 }

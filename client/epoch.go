@@ -139,6 +139,9 @@ func (c *Client) ReadEpoch(ctx context.Context, e Epoch) (EpochReport, error) {
 		return EpochReport{}, err
 	}
 	if e.Dir != "" {
+		if e.skip > 0 {
+			return EpochReport{}, fmt.Errorf("read epoch %d: Dir stores whole batches, but the state is within batch %d", e.Options.Epoch, e.From)
+		}
 		if err := folder(e.Dir).prepare(e.Options, e.AllRanks); err != nil {
 			return EpochReport{}, err
 		}
@@ -244,7 +247,7 @@ func (r *epochReader) prove() (Proof, error) {
 		return Proof{}, nil
 	}
 	p := Proof{Of: r.plan.once(), Seen: r.came.Seen(), Total: r.plan.Samples}
-	p.Whole = r.From == 0 && (r.Until == 0 || r.Until >= r.plan.Batches) && (r.AllRanks || r.WorldSize <= 1)
+	p.Whole = r.From == 0 && r.skip == 0 && (r.Until == 0 || r.Until >= r.plan.Batches) && (r.AllRanks || r.WorldSize <= 1)
 	switch {
 	case !p.Whole:
 		return p, r.came.CheckPart()

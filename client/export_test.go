@@ -43,3 +43,11 @@ var Nearer, CompareNear = nearer, compareNear
 type Deliveries = deliveries
 
 var NewDeliveries = newDeliveries
+
+// Skipped returns the number of samples of the first batch that Resume omits.
+func Skipped(o Options) uint64 { return o.skip }
+
+// PartOf returns a batch without samples that begins at an offset of the global batch.
+func PartOf(epoch, number, skip uint64) *Batch {
+	return &Batch{Epoch: epoch, Number: number, skip: skip}
+}

@@ -50,13 +50,13 @@ func (p *plan) part(opt *Options) ledger.Part {
 	})
 	out := ledger.Part{
 		Previous: []string{}, Generation: ledger.Brief(p.Parameters.Generation), URL: path + "?" + strings.Join(shared, "&"), Rank: opt.Rank,
-		Ranks: max(opt.WorldSize, 1), Positions: min(p.Samples, p.Batches*p.Parameters.BatchSize), Read: []ledger.Range{},
+		Ranks: max(opt.WorldSize, 1), Positions: p.delivered(), Read: []ledger.Range{},
 	}
 	for _, d := range p.PlanDigests {
 		n := max(p.Samples, 1)
 		out.Plans = append(out.Plans, ledger.Plan{At: ledger.Place{d.Position / n, d.Position % n}, Digest: d.Digest})
 	}
-	out.Start = ledger.Place{opt.Epoch, opt.From * p.Parameters.BatchSize}
+	out.Start = ledger.Place{opt.Epoch, opt.From*p.Parameters.BatchSize + opt.skip}
 	if out.Start[1] >= out.Positions {
 		out.Start = ledger.Place{opt.Epoch + 1, 0}
 	}
@@ -68,7 +68,7 @@ func (l *Ledger) Add(b *Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := b.Number * l.batchSize
-	l.part.Add(b.Epoch, first, min(first+l.batchSize, l.part.Positions))
+	l.part.Add(b.Epoch, first+b.skip, min(first+l.batchSize, l.part.Positions))
 }
 
 // String returns the ledger as text.

@@ -12,7 +12,7 @@ import (
 // which its index stores.
 type Options struct {
 	Epoch uint64
-	From  uint64 // first batch; From and Epoch are all that a checkpoint needs
+	From  uint64 // first batch; Resume sets Epoch and From to continue a run
 	Until uint64 // batch at which to stop; 0: the end of the epoch
 	Step  uint64 // read only every Step-th batch, for several concurrent readers; 0 means 1
 
@@ -41,6 +41,8 @@ type Options struct {
 	Manifest bool // fetch the manifest of each batch, required for Batch.Sample
 
 	batches uint64 // batches in the epoch, from the first response
+	plan    *plan  // the epoch's plan, from Resume
+	skip    uint64 // samples at the start of batch From that the run has read before
 	folder  folder // directory with batches of a previous run; empty: none
 }
 
@@ -73,10 +75,14 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Query returns the query parameters that are set.
-func (o *Options) Query() url.Values { return o.query(o.Generation) }
+// Query returns the query parameters that are set, without those of a single batch.
+func (o *Options) Query() url.Values {
+	whole := *o
+	whole.skip = 0
+	return whole.query(o.Generation)
+}
 
-// query returns the query parameters that are set, with the given generation.
+// query returns the query parameters of a batch that are set, with the given generation.
 func (o *Options) query(generation string) url.Values {
 	q := url.Values{}
 	for name, field := range o.parameters() {
@@ -94,6 +100,9 @@ func (o *Options) query(generation string) url.Values {
 				q.Set(name, *field)
 			}
 		}
+	}
+	if o.skip > 0 {
+		q.Set("skip", strconv.FormatUint(o.skip, 10))
 	}
 	if q.Del("generation"); generation != "" {
 		q.Set("generation", generation)

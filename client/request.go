@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-data/millrace/client/ledger"
 )
 
 // Batch reads one batch completely and checks it.
@@ -21,10 +23,13 @@ func (c *Client) Batch(ctx context.Context, opt Options, number uint64) (*Batch,
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, ErrDeadline)
 	defer cancel()
 	start := time.Now()
+	if number != opt.From {
+		opt.skip = 0
+	}
 	t := transfer{client: c, opt: opt, number: number}
 	var b *Batch
 	err := c.agree(ctx, opt)
-	if err == nil && opt.folder != "" && opt.folder.has(number, opt) {
+	if err == nil && opt.folder != "" && opt.skip == 0 && opt.folder.has(number, opt) {
 		b, err = retry(ctx, c, opt.reader(), t.kept)
 	}
 	if err == nil && b == nil {
@@ -137,6 +142,7 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 		Generation:  h.Get("Millrace-Generation"),
 		Location:    h.Get("Content-Location"),
 		ContentType: h.Get("Content-Type"),
+		skip:        opt.skip,
 	}
 	if h.Get("Millrace-Padded") != "" {
 		b.Padded = num("Millrace-Padded", 10, 64)
@@ -147,7 +153,7 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 	if b.Epoch != opt.Epoch || b.Number != number {
 		return nil, fmt.Errorf("got epoch %d batch %d: %w", b.Epoch, b.Number, ErrProtocol)
 	}
-	if b.Generation == "" || (opt.Generation != "" && b.Generation != opt.Generation) {
+	if b.Generation == "" || (opt.Generation != "" && b.Generation != opt.Generation && ledger.Brief(b.Generation) != opt.Generation) {
 		return nil, fmt.Errorf("got generation %q, want %q: %w", b.Generation, opt.Generation, ErrProtocol)
 	}
 	switch {
@@ -170,7 +176,7 @@ func (b *Batch) comparePlan(opt Options) error {
 	}
 	b.Dataset = datasetOf(u)
 	said := u.Query()
-	for name, want := range opt.query(opt.Generation) {
+	for name, want := range opt.query(b.Generation) {
 		got := said.Get(name)
 		if name == "subset" && strings.HasSuffix(got, ":"+want[0]) {
 			continue // the response replaces a subset of a default split by its digest
