@@ -169,8 +169,8 @@ func (r *switches) part(opt client.Options, world, batches uint64, lost, within 
 	r.read = append(r.read, came...)
 }
 
-// rank reads the share of one rank, and returns the state that it saves and what it has read until
-// then.
+// rank reads the share of one rank. It returns the state that the rank saves, and its deliveries up
+// to that state.
 func (r *switches) rank(opt client.Options, until uint64, lost, within int) (state client.State, read []delivery) {
 	r.Helper()
 	var later int
