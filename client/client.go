@@ -2,16 +2,18 @@
 //
 // The bytes of a batch depend only on the index generation, the plan, the epoch and the batch
 // number. Gateways keep no state per reader. The client can therefore send each request to any
-// gateway, retry it elsewhere, and resume a job from two integers:
+// gateway, retry it elsewhere, and resume a job from a State, on other ranks:
 //
 //	c, err := client.New(client.Config{Gateways: []string{"http://gw-0:8080", "http://gw-1:8080"}})
 //	...
-//	for b, err := range c.Batches(ctx, client.Options{Epoch: 3, From: 170, Rank: 0, WorldSize: 4}) {
+//	opt, err := c.Resume(ctx, client.Options{Rank: 0, WorldSize: 4}, state)
+//	...
+//	for b, err := range c.Batches(ctx, opt) {
 //		if err != nil {
 //			return err
 //		}
 //		train(b.Bytes())
-//		checkpoint(b.Epoch, b.Number+1)
+//		state = opt.After(b)
 //	}
 //
 // Gateways are given as a list or as one name with several addresses. The client prefers the

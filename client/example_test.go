@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"net/http"
@@ -10,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// A checkpoint is two integers: the epoch and the next batch.
+// Batches reads from a batch on.
 func ExampleClient_Batches() {
 	gw := httptest.NewServer(&fake{batches: 5, generation: "g"})
 	defer gw.Close()
@@ -29,6 +30,42 @@ func ExampleClient_Batches() {
 	// epoch 3 batch 2 of 5: 2 samples
 	// epoch 3 batch 3 of 5: 2 samples
 	// epoch 3 batch 4 of 5: 2 samples
+}
+
+// A run saves a state after a batch, and resumes from it: with other ranks, batch sizes, frameworks.
+func ExampleClient_Resume() {
+	routes := http.NewServeMux()
+	routes.Handle("/", &fake{batches: 3, generation: "c2745ef8f32dd0e2131a682536b8d09e47506a05a38e4fe6692cbbaee7010bae"})
+	routes.HandleFunc("/v1/datasets/photos/epochs/0", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"batches":3,"samples":6,"plan_digests":[{"position":0,"digest":"4298dff41f247fffb576ccde58a40809"}],`+
+			`"parameters":{"generation":"c2745ef8f32dd0e2131a682536b8d09e47506a05a38e4fe6692cbbaee7010bae","batch_size":2,"tail":"short"}}`)
+	})
+	gw := httptest.NewServer(routes)
+	defer gw.Close()
+
+	c, err := client.New(client.Config{Gateways: []string{gw.URL}, Dataset: "photos"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	checkpoint := `{"state":3,"generation":"c2745ef8f32dd0e2131a682536b8d09e","plan":"4298dff41f247fffb576ccde58a40809","epoch":0,"position":2}`
+	var state client.State
+	if err := json.Unmarshal([]byte(checkpoint), &state); err != nil {
+		log.Fatal(err)
+	}
+	opt, err := c.Resume(context.Background(), client.Options{}, state)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for b, err := range c.Batches(context.Background(), opt) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		state = opt.After(b)
+		fmt.Printf("batch %d of epoch %d; continue at position %d of epoch %d\n", b.Number, b.Epoch, state.Position, state.Epoch)
+	}
+	// Output:
+	// batch 1 of epoch 0; continue at position 4 of epoch 0
+	// batch 2 of epoch 0; continue at position 0 of epoch 1
 }
 
 // ReadEpoch reads an epoch, stores it in files if Dir is set, and returns the proof.

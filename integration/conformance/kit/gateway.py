@@ -176,6 +176,27 @@ def canonical(report: Report, base: str) -> None:
     report.want("Cache-Control without a generation", first.header("Cache-Control"), "no-cache")
 
 
+def state(report: Report, base: str) -> None:
+    """A run resumes from a state: by the first digits of the generation, and within a batch, whose rest ranks share."""
+    plan = {"format": "framed", "batch_size": "7"}
+    whole = ask(base, batch_path("tar", 0, 1, plan))
+    generation = whole.header("Millrace-Generation")
+    answer = ask(base, batch_path("tar", 0, 1, {**plan, "generation": generation[:32]}))
+    for name in ("ETag", "Content-Location", "Millrace-Generation"):
+        report.want(f"{name} by 32 digits", answer.header(name), whole.header(name))
+    digests = ask(base, "/v1/datasets/tar/epochs/0").json()["plan_digests"]
+    report.want("positions of the plan digests", [d["position"] for d in digests], [0])
+    for skip in (1, 4, 6):
+        rest: list[bytes] = []
+        for rank in range(3):
+            share = {**plan, "skip": str(skip), "rank": str(rank), "world_size": "3"}
+            part = framed.parse(ask(base, batch_path("tar", 0, 1, share)).body).samples
+            report.want(f"samples of rank {rank} with skip={skip}", len(part), (rank + 1) * (7 - skip) // 3 - rank * (7 - skip) // 3)
+            rest += part
+        report.want(f"samples with skip={skip}", rest, framed.parse(whole.body).samples[skip:])
+    problem(report, ask(base, batch_path("tar", 0, 1, {**plan, "skip": "7"})), 400, "invalid_argument")
+
+
 def unchanged(report: Report, base: str) -> None:
     etag = ask(base, TAR, "HEAD").header("ETag")
     for value, status in ((etag, 304), (f'"other", {etag}', 304), ("*", 304), ('"other"', 200)):
@@ -295,6 +316,7 @@ def virtual(report: Report, base: str) -> None:
 CHECKS = {
     "HEAD says what GET says": head,
     "Content-Location is the same batch for ever": canonical,
+    "a run resumes from a state": state,
     "If-None-Match: 304": unchanged,
     "a body is gone on with by Range and If-Range": resume,
     "past the end: 404 end_of_epoch": past_the_end,
