@@ -126,6 +126,40 @@ func TestSharedMemory(t *testing.T) {
 	await(t, "the gateway has nothing lent", func() bool { s := pool.Stats(); return s.Lent == 0 && s.Segments == 0 })
 }
 
+// TestSharedMemory_ResumesWithinABatch reads the rest of a batch from shared memory.
+func TestSharedMemory_ResumesWithinABatch(t *testing.T) {
+	address, _ := sharing(t, 64<<20)
+	c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true})
+	opt, err := c.Resume(t.Context(), client.Options{Format: "framed", BatchSize: 20}, client.State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := c.Batch(t.Context(), opt, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	if opt, err = c.Resume(t.Context(), opt, opt.AfterSample(whole, 4)); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := c.Batch(t.Context(), opt, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rest.Close()
+	if !rest.Shared() || rest.Samples() != 15 || opt.From != 1 {
+		t.Fatalf("got %d samples from batch %d on, in memory: %v; want 15 from batch 1", rest.Samples(), opt.From, rest.Shared())
+	}
+	for i := range rest.Samples() {
+		if !bytes.Equal(rest.Sample(i), whole.Sample(i+5)) {
+			t.Errorf("sample %d differs from sample %d of the whole batch", i, i+5)
+		}
+	}
+	if state := opt.AfterSample(rest, 1); state.Position != 27 || opt.After(rest).Position != 40 {
+		t.Errorf("got position %d after two more samples, and %d after the batch, want 27 and 40", state.Position, opt.After(rest).Position)
+	}
+}
+
 // TestSharedMemoryStays: a batch stays valid until it is closed. Afterwards its methods panic.
 func TestSharedMemoryStays(t *testing.T) {
 	address, _ := sharing(t, 64<<20)

@@ -138,7 +138,7 @@ func TestSkip_IsPartOfTheAddress(t *testing.T) {
 	if again := r.do("GET", location); !bytes.Equal(again.body, rest.body) || again.Header.Get("ETag") != rest.Header.Get("ETag") {
 		t.Errorf("%s: got status %d and another body", location, again.StatusCode)
 	}
-	for _, form := range []string{"framed", "multipart"} {
+	for _, form := range []string{"framed", "multipart", "arrow"} {
 		if a := r.do("GET", "/epoch/0/batch/1?skip=3&format="+form); a.StatusCode != http.StatusOK || a.Header.Get("Millrace-Samples") != "13" {
 			t.Errorf("%s: got status %d and %s samples, want 200 and 13", form, a.StatusCode, a.Header.Get("Millrace-Samples"))
 		}
