@@ -26,6 +26,7 @@ func TestWithoutAnAccessFile(t *testing.T) {
 		{"POST", "/v1/datasets/photos/importance", "--allow report"},
 		{"POST", "/v1/datasets/photos/importance/snapshots", "--allow report"},
 		{"POST", "/v1/datasets/photos/subsets", "--allow report"},
+		{"POST", "/v1/datasets/photos/schedules", "--allow report"},
 		{"POST", "/v1/datasets/photos/warm", "--allow warm"},
 		{"POST", "/v1/datasets/nosuch/warm", "--allow warm"},
 		{"GET", "/metrics", "--insecure-admin"},

@@ -23,7 +23,7 @@ func needs(method, pattern string) string {
 		return "admin"
 	case method == "POST" && strings.HasSuffix(pattern, "{dataset}/warm"):
 		return "warm"
-	case method == "POST" && (strings.Contains(pattern, "{dataset}/importance") || strings.HasSuffix(pattern, "{dataset}/subsets")):
+	case method == "POST" && (strings.Contains(pattern, "{dataset}/importance") || strings.HasSuffix(pattern, "{dataset}/subsets") || strings.HasSuffix(pattern, "{dataset}/schedules")):
 		return "report"
 	case method == "GET" && (strings.HasPrefix(pattern, "/epoch/") || strings.HasPrefix(pattern, "/v1/datasets")):
 		return "read"
@@ -103,6 +103,8 @@ func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of s
 		body = strings.ReplaceAll(m.lost["freeze"], "photos", of)
 	case strings.HasSuffix(row.Pattern, "/subsets"):
 		body = `{"subset":"samples:0-3"}`
+	case strings.HasSuffix(row.Pattern, "/schedules"):
+		body = `{"schedule":[[32,1]]}`
 	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()

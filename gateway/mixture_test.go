@@ -202,7 +202,7 @@ func TestMixtureRefuses(t *testing.T) {
 	for _, path := range []string{
 		"/v1/datasets/m/epochs/0/batches/0?share=locality", "/v1/datasets/m/epochs/0/batches/0?subset=train",
 		"/v1/datasets/m/epochs/0/batches/0?quarantine=" + none, "/v1/datasets/m/epochs/0/batches/0?importance=" + none,
-		"/v1/datasets/m/occurrences?key=d0%2Fs00001&epochs=0", "/v1/datasets/m/index", "/v1/datasets/fixed/epochs/0/batches/0?batch_size=5",
+		"/v1/datasets/m/occurrences?key=d0%2Fs00001&epochs=18446744073709551615", "/v1/datasets/m/index", "/v1/datasets/fixed/epochs/0/batches/0?batch_size=5",
 		"/v1/datasets/m/epochs/18446744073709551615/batches/0", "/v1/datasets/m/epochs/18446744073709551615",
 	} {
 		checkProblem(t, r.do("GET", path), http.StatusBadRequest, "invalid_argument", false)

@@ -33,9 +33,9 @@ type cachedMixture struct {
 }
 
 // mixtureBytes returns the memory of a mixture in addition to its sources: the start of the samples
-// of each chunk.
+// of each chunk, and the longest schedule.
 func mixtureBytes(parts []*dataset) (n int64) {
-	const perMixture, perSource, perChunk = 16 << 10, 1 << 10, 8
+	const perMixture, perSource, perChunk = 16 << 10, 4 << 10, 8
 	for _, d := range parts {
 		n += perSource + perChunk*int64(d.Index.Chunks())
 	}
@@ -204,7 +204,11 @@ func (g *Gateway) buildMixture(x *exchange, m address.Mixture, parts []*dataset)
 		}
 		sources[i].Samples = own.Samples
 	}
-	d, err := plans.NewMixture(m.Name(), m.Samples, sources, body.Forms)
+	schedule, err := scheduleOf(x.r.Context(), m, parts[0])
+	if err != nil {
+		return nil, err
+	}
+	d, err := plans.NewMixture(m.Name(), m.Samples, sources, schedule, body.Forms)
 	if err != nil {
 		return nil, address.RefuseParameter("dataset", "%v", err)
 	}

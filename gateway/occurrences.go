@@ -19,9 +19,6 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err := g.plans.Complete(x.r.Context(), d.Dataset, &s.Plan); err != nil {
 		return err
 	}
-	if err := d.RefuseMixture("an occurrence list"); err != nil {
-		return err
-	}
 	n, err := findSample(x, d, s.Sample)
 	if err != nil {
 		return err

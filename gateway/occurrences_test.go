@@ -1,9 +1,12 @@
 package gateway_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -72,4 +75,59 @@ func TestOccurrencesNameTheRank(t *testing.T) {
 	checkProblem(t, r.do("GET", one+"world_size=3&rank=1"), http.StatusBadRequest, "invalid_argument", false)
 	checkProblem(t, r.do("GET", one+"world_size=9&shuffle=slot&window=4&share=locality"), http.StatusBadRequest, "invalid_argument", false)
 	checkProblem(t, r.do("GET", one+"world_size=9&shuffle=full&share=locality"), http.StatusBadRequest, "invalid_argument", false)
+}
+
+// TestOccurrences_OfMixture compares the occurrences of samples of mixtures, with a schedule and in
+// fixed counts, with the manifests of all batches. A source occurs twice, once in part.
+func TestOccurrences_OfMixture(t *testing.T) {
+	r, _ := mixedRig(t)
+	digest := r.schedule(http.StatusCreated, "[[32,1,1,0],[160,1,0,3]]")
+	for _, name := range []string{
+		"mix:photos:3,photos(subset=samples:0-9&quarantine=samples:3):1,scans:0,samples=96,schedule=" + digest, "mix:photos:3,photos(subset=samples:0-9):5,per-batch,samples=81",
+	} {
+		for _, how := range []string{"", "&tail=drop", "&tail=pad"} {
+			query := "batch_size=16" + how
+			if strings.Contains(name, "per-batch") {
+				query = "batch_size=8" + how
+			}
+			want := map[string][]place{}
+			for epoch := uint64(1); epoch < 4; epoch++ {
+				path := fmt.Sprintf("/v1/datasets/%s/epochs/%d", name, epoch)
+				var plan struct{ Batches uint64 }
+				r.json(path+"?"+query, &plan)
+				for batch := range plan.Batches {
+					for rank := range uint64(2) {
+						var m struct {
+							Samples []struct {
+								Source, Key string
+								Position    uint64
+								KeyBytes    []byte `json:"key_base64"`
+							}
+						}
+						r.json(fmt.Sprintf("%s/batches/%d/manifest?%s&world_size=2&rank=%d&balance=bytes", path, batch, query, rank), &m)
+						for _, s := range m.Samples {
+							if s.Source == "photos" {
+								key := s.Key
+								if len(s.KeyBytes) > 0 {
+									key = string(s.KeyBytes)
+								}
+								want[key] = append(want[key], place{epoch, batch, s.Position, rank})
+							}
+						}
+					}
+				}
+			}
+			for _, key := range r.order {
+				var found struct{ Occurrences []place }
+				r.json("/v1/datasets/"+name+"/occurrences?epochs=1-3&world_size=2&balance=bytes&key="+url.QueryEscape(key)+"&"+query, &found)
+				slices.SortFunc(want[key], func(a, b place) int {
+					return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Position, b.Position))
+				})
+				if !slices.Equal(found.Occurrences, want[key]) {
+					t.Fatalf("%s?%s: occurrences of %q: got %v, want %v", name, query, key, found.Occurrences, want[key])
+				}
+			}
+		}
+	}
+	checkProblem(t, r.do("GET", "/v1/datasets/mix:photos:1,photos(subset=samples:0-3):1,samples=10000/occurrences?epochs=0-3&key=d0%2Fs00001"), http.StatusBadRequest, "invalid_argument", false)
 }

@@ -432,6 +432,8 @@ func operations() map[string]operation {
 			query: append(order, "warm_epoch", "from"), ok: document("How far it came.", "Warmed")},
 		"POST " + dataset + "/subsets": {id: "keepSubset", summary: "Store a subset by the keys of its samples, or one whose text is too long for an address.",
 			query: generation, body: "KeepSubset", ok: document("The subset was stored already.", "KeptSubset"), created: "The subset is stored now."},
+		"POST " + dataset + "/schedules": {id: "keepSchedule", summary: "Store a schedule for mixtures whose first source is the dataset.",
+			body: "KeepSchedule", ok: document("The schedule was stored already.", "KeptSchedule"), created: "The schedule is stored now."},
 		"POST " + dataset + "/importance":           {id: "report", summary: "Report the losses of batches.", body: "Reports", ok: document("The losses are on record.", "Accepted")},
 		"POST " + dataset + "/importance/snapshots": {id: "freeze", summary: "Freeze the losses of an epoch in a snapshot of weights.", body: "Freeze", ok: snapshot, created: "The snapshot is stored now."},
 		"GET " + dataset + "/importance/{snapshot}": {id: "snapshot", summary: "Describe a snapshot of weights.", query: generation,

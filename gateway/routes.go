@@ -61,6 +61,7 @@ func (g *Gateway) dataRoutes() []route {
 		{get, dataset + "/index", read, 0, g.getIndex},
 		{post, dataset + "/warm", warm, 0, g.postWarm},
 		{post, dataset + "/subsets", report, maxSubset, g.postSubset},
+		{post, dataset + "/schedules", report, maxSchedule, g.postSchedule},
 		{post, weights, report, maxReports, g.postReports},
 		{post, weights + "/snapshots", report, maxBody, g.postSnapshot},
 		// The pattern excludes "snapshots", which is the path of a POST.

@@ -210,7 +210,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 		sources = append(sources, sourceOf(d, s, m.PerBatch))
 		parts = append(parts, d)
 	}
-	d, err := plans.NewMixture(m.Name, m.Samples, sources, body.Forms)
+	d, err := plans.NewMixture(m.Name, m.Samples, sources, m.Segments, body.Forms)
 	if err != nil {
 		return nil, err
 	}

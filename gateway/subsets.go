@@ -20,16 +20,7 @@ func (g *Gateway) postSubset(x *exchange) error {
 	if err := d.Address.Check(address.ParseQuery(x.r.URL.RawQuery, "generation")); err != nil {
 		return err
 	}
-	if err := d.RefuseMixture("a stored subset"); err != nil {
-		return err
-	}
-	if d.Selection == nil {
-		return address.Refuse(address.NotFound, "this gateway stores no subsets for the dataset")
-	}
-	if err := g.refuseDraining(); err != nil {
-		return err
-	}
-	sent, err := g.body(x, maxSubset, subsetTimes)
+	sent, err := g.toStore(x, "subset", maxSubset, subsetTimes)
 	if err != nil {
 		return err
 	}
@@ -60,4 +51,18 @@ func (g *Gateway) postSubset(x *exchange) error {
 		status = http.StatusCreated
 	}
 	return sendJSONStatus(x, status, kept)
+}
+
+// toStore returns the body of a request that stores an object of a dataset.
+func (g *Gateway) toStore(x *exchange, what string, limit, times int64) ([]byte, error) {
+	if err := x.dataset.RefuseMixture("a stored " + what); err != nil {
+		return nil, err
+	}
+	if x.dataset.Selection == nil {
+		return nil, address.Refuse(address.NotFound, "this gateway stores no %ss for the dataset", what)
+	}
+	if err := g.refuseDraining(); err != nil {
+		return nil, err
+	}
+	return g.body(x, limit, times)
 }

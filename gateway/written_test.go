@@ -218,9 +218,7 @@ func TestWrittenMixtureRefuses(t *testing.T) {
 		checkProblem(t, r.do("GET", "/v1/datasets/mix:photos:1,scans:1/epochs/0/batches/0?"+query), 400, "invalid_argument", false)
 	}
 	checkProblem(t, r.do("GET", "/v1/datasets/photos/epochs/0?generation="+r.index.Generation()+","+none), 400, "invalid_argument", false)
-	for _, path := range []string{"/occurrences?key=x&epochs=0", "/index"} {
-		checkProblem(t, r.do("GET", "/v1/datasets/mix:photos:1"+path), 400, "invalid_argument", false)
-	}
+	checkProblem(t, r.do("GET", "/v1/datasets/mix:photos:1/index"), 400, "invalid_argument", false)
 	alone := newRig(t, 50, 800, nil)
 	checkProblem(t, alone.do("GET", "/v1/datasets/mix:photos:1/epochs/0"), 404, "not_found", false)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"sort"
 )
 
 // maxSources limits the number of sources of a mixture: each costs two divisions per position.
@@ -194,6 +195,28 @@ func (m *Mixture) Counts(epoch, position uint64) []uint64 {
 	t := epoch*m.samples + position
 	m.segmentOf(t).countInto(out, t)
 	return out
+}
+
+// Find returns the position of the mixture at which sample n of a source is delivered: the inverse
+// of At. n is counted over all epochs of the source. ok is false if that is after the last epoch of
+// the mixture.
+func (m *Mixture) Find(sourceNumber int, n uint64) (epoch, position uint64, ok bool) {
+	s := &m.sources[sourceNumber]
+	if m.batch > 0 {
+		batch, perEpoch := n/s.PerBatch, m.samples/m.batch
+		if epoch = batch / perEpoch; epoch >= m.Epochs() {
+			return 0, 0, false
+		}
+		batch %= perEpoch
+		p := m.mix(epoch, batch)
+		return epoch, batch*m.batch + p.place(s.first+n%s.PerBatch), true
+	}
+	taken, end := make([]uint64, sourceNumber+1), m.Epochs()*m.samples
+	t := uint64(sort.Search(int(end), func(t int) bool { // the least t with n_i(t+1) > n
+		m.segmentOf(uint64(t)+1).countInto(taken, uint64(t)+1)
+		return taken[sourceNumber] > n
+	}))
+	return t / m.samples, t % m.samples, t < end
 }
 
 // check panics if the positions do not exist, which is a programming error.

@@ -10,42 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Find returns the position of the mixture at which sample n of a source is delivered: the inverse
-// of At. n is counted over all epochs of the source. ok is false if that is after the last epoch of
-// the mixture.
-func (m *Mixture) Find(sourceNumber int, n uint64) (epoch, position uint64, ok bool) {
-	s := &m.sources[sourceNumber]
-	end := m.Epochs() * m.samples
-	if m.batch > 0 {
-		batch, perEpoch := n/s.PerBatch, m.samples/m.batch
-		if epoch = batch / perEpoch; epoch >= m.Epochs() {
-			return 0, 0, false
-		}
-		batch %= perEpoch
-		p := m.mix(epoch, batch)
-		return epoch, batch*m.batch + p.place(s.first+n%s.PerBatch), true
-	}
-	lo, hi := uint64(0), end // the least t with n_i(t+1) > n
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; m.countOf(sourceNumber, mid+1) > n {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	if lo == end {
-		return 0, 0, false
-	}
-	return lo / m.samples, lo % m.samples, true
-}
-
-// countOf returns taken_i(t).
-func (m *Mixture) countOf(sourceNumber int, t uint64) uint64 {
-	out := make([]uint64, sourceNumber+1)
-	m.segmentOf(t).countInto(out, t)
-	return out[sourceNumber]
-}
-
 // drawMixture draws a mixture of a few sources, small enough to enumerate, sometimes with a
 // schedule.
 func drawMixture(t *rapid.T) (*Mixture, []Ingredient) {

@@ -123,11 +123,17 @@ func (g *segment) countInto(out []uint64, t uint64) {
 // whose parts have equal order digests have equal orders before the position.
 func (m *Mixture) Until(epoch, position uint64) *Mixture {
 	m.check(epoch, max(position, 1)-1, max(position, 1))
+	return m.cut(max(m.segmentsBefore(epoch*m.samples+position), 1))
+}
+
+// cut returns the mixture of the first segments, and the sources up to the last with a weight in
+// these.
+func (m *Mixture) cut(segments int) *Mixture {
 	if len(m.segments) <= 1 {
 		return m
 	}
 	cut := *m
-	cut.segments = m.segments[:max(m.segmentsBefore(epoch*m.samples+position), 1)]
+	cut.segments = m.segments[:segments]
 	absent := func(i int) bool {
 		return !slices.ContainsFunc(cut.segments, func(g segment) bool { return g.shares[i].weight > 0 })
 	}
@@ -137,6 +143,25 @@ func (m *Mixture) Until(epoch, position uint64) *Mixture {
 	}
 	cut.sources = m.sources[:n]
 	return &cut
+}
+
+// DigestAt is the order digest of a segment and those before it.
+type DigestAt struct {
+	Position uint64 // first position of the segment
+	Digest   string
+}
+
+// OrderDigests returns the order digest of each segment; without a schedule one. A job that has read
+// the positions before t continues the order of all mixtures with the same last digest before t.
+func (m *Mixture) OrderDigests(plans []string) []DigestAt {
+	if len(m.segments) == 0 {
+		return []DigestAt{{0, m.OrderDigest(plans)}}
+	}
+	out := make([]DigestAt, len(m.segments))
+	for s, g := range m.segments {
+		out[s] = DigestAt{g.first, m.cut(s + 1).OrderDigest(plans)}
+	}
+	return out
 }
 
 // putSchedule adds the words of a schedule to a digest.

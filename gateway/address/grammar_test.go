@@ -70,7 +70,10 @@ func reduced(numbers []string) []string {
 	}
 	for i, text := range numbers {
 		n, _ := new(big.Int).SetString(text, 10)
-		out[i] = n.Div(n, divisor).String()
+		if divisor.Sign() > 0 {
+			n.Div(n, divisor)
+		}
+		out[i] = n.String()
 	}
 	return out
 }
@@ -188,7 +191,7 @@ func TestParseSubset_TakesItsGrammar(t *testing.T) {
 
 // oneMixture returns the canonical name of a mixture, for numbers of a few digits.
 func oneMixture(text string) (string, bool) {
-	var sources, shares, samples, perBatch []string
+	var sources, shares, samples, schedule, perBatch []string
 	text = strings.TrimPrefix(text, "mix:")
 	if !mixtureForm.MatchString(text) {
 		return "", false
@@ -202,7 +205,11 @@ func oneMixture(text string) (string, bool) {
 			}
 		case part == "per-batch":
 			perBatch = append(perBatch, part)
-		case m == nil || m[3] == "0":
+		case strings.HasPrefix(part, "schedule="):
+			if schedule = append(schedule, part); !digestForm.MatchString(part[9:]) {
+				return "", false
+			}
+		case m == nil || m[3] == "0" && !strings.Contains(text, "schedule="):
 			return "", false
 		default:
 			query, ok := oneNarrowing(m[2])
@@ -212,7 +219,10 @@ func oneMixture(text string) (string, bool) {
 			sources, shares = append(sources, m[1]+query), append(shares, m[3])
 		}
 	}
-	if len(sources) == 0 || len(samples) > 1 || len(perBatch) > 1 {
+	if len(sources) == 0 || len(samples) > 1 || len(schedule) > 1 || len(perBatch) > 1 {
+		return "", false
+	}
+	if len(schedule) > 0 && (len(samples) == 0 || len(perBatch) > 0) {
 		return "", false
 	}
 	if len(perBatch) == 0 {
@@ -221,7 +231,7 @@ func oneMixture(text string) (string, bool) {
 	for i := range sources {
 		sources[i] += ":" + shares[i]
 	}
-	return "mix:" + strings.Join(slices.Concat(sources, samples, perBatch), ","), true
+	return "mix:" + strings.Join(slices.Concat(sources, samples, schedule, perBatch), ","), true
 }
 
 // oneNarrowing returns the canonical form of the text in parentheses after a source.
@@ -264,9 +274,9 @@ func mixtureText(t *rapid.T) string {
 		}), 0, 2, rapid.ID[string]).Draw(t, "query"); len(query) > 0 {
 			part += "(" + strings.Join(query, "&") + ")"
 		}
-		parts = append(parts, part+":"+strconv.Itoa(rapid.SampledFrom([]int{1, 2, 3, 4, 6}).Draw(t, "share")))
+		parts = append(parts, part+":"+strconv.Itoa(rapid.SampledFrom([]int{0, 1, 2, 3, 4, 6}).Draw(t, "share")))
 	}
-	for _, more := range []string{"samples=9", "samples=3", "per-batch"} {
+	for _, more := range []string{"samples=9", "samples=3", "schedule=" + digest, "schedule=" + digest[1:] + "e", "per-batch"} {
 		if rapid.IntRange(0, 2).Draw(t, more) == 0 {
 			parts = slices.Insert(parts, rapid.IntRange(0, len(parts)).Draw(t, "at"), more)
 		}

@@ -1,11 +1,13 @@
 package address
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Limits of a mixture in a URL.
@@ -15,6 +17,8 @@ const (
 	maxSources     = 64
 	maxShare       = 1 << 32 // maximum weight, or samples per batch, of a source
 	maxMixed       = 1 << 62 // maximum positions of an epoch
+
+	schedulePrefix = "schedule="
 )
 
 // Mixture is a mixture of datasets that a URL defines in place of a dataset name.
@@ -22,6 +26,9 @@ type Mixture struct {
 	Sources  []Source
 	PerBatch bool   // shares are samples per batch; otherwise weights
 	Samples  uint64 // positions of an epoch; 0: total samples of all sources
+	Schedule string // digest of the stored schedule in a URL; "": none
+
+	Segments []shuffle.Segment // of the schedule, after the first; a URL only names them
 }
 
 // Source is a dataset, or a subset of one, with its share of a mixture.
@@ -35,8 +42,8 @@ type Source struct {
 // IsMixture reports whether a name in a URL defines a mixture.
 func IsMixture(name string) bool { return strings.HasPrefix(name, mixturePrefix) }
 
-// ParseMixture parses mix:SOURCE:SHARE,...[,samples=N][,per-batch]. A source is a dataset name,
-// optionally followed by subset= and quarantine= in parentheses, in query syntax.
+// ParseMixture parses mix:SOURCE:SHARE,...[,samples=N][,schedule=DIGEST][,per-batch]. A source is a
+// dataset name, optionally followed by subset= and quarantine= in parentheses, in query syntax.
 func ParseMixture(name string) (Mixture, error) {
 	q := &Query{}
 	var m Mixture
@@ -44,14 +51,21 @@ func ParseMixture(name string) (Mixture, error) {
 		q.Fail("dataset", "the mixture has more than %d bytes", maxMixtureText)
 		return m, q.Err()
 	}
-	for _, part := range splitOutside(strings.TrimPrefix(name, mixturePrefix)) {
+	parts := splitOutside(strings.TrimPrefix(name, mixturePrefix))
+	least := uint64(1)
+	if slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, schedulePrefix) }) {
+		least = 0 // a later segment may add the source
+	}
+	for _, part := range parts {
 		switch samples, isSamples := strings.CutPrefix(part, "samples="); {
 		case isSamples && m.Samples == 0:
 			m.Samples = q.Decimal("dataset", samples, 1, maxMixed)
 		case part == "per-batch" && !m.PerBatch:
 			m.PerBatch = true
+		case strings.HasPrefix(part, schedulePrefix) && IsDigest(strings.TrimPrefix(part, schedulePrefix)) && m.Schedule == "":
+			m.Schedule = strings.TrimPrefix(part, schedulePrefix)
 		default:
-			m.Sources = append(m.Sources, parseSource(q, part))
+			m.Sources = append(m.Sources, parseSource(q, part, least))
 		}
 	}
 	if n := len(m.Sources); n == 0 || n > maxSources {
@@ -61,6 +75,12 @@ func ParseMixture(name string) (Mixture, error) {
 		if slices.ContainsFunc(m.Sources[:i], func(t Source) bool { t.Share = s.Share; return t == s }) {
 			q.Fail("dataset", "source %s is given twice", Bounded(s.Dataset))
 		}
+	}
+	if m.Schedule != "" && m.PerBatch {
+		q.Fail("dataset", "a schedule requires weights: per-batch sets fixed counts")
+	}
+	if m.Schedule != "" && m.Samples == 0 {
+		q.Fail("dataset", "a schedule requires samples=N, because its positions count over epochs of a fixed length")
 	}
 	m.reduce()
 	return m, q.Err()
@@ -85,11 +105,15 @@ func splitOutside(text string) (parts []string) {
 }
 
 // parseSource parses NAME:SHARE or NAME(QUERY):SHARE.
-func parseSource(q *Query, text string) (s Source) {
+func parseSource(q *Query, text string, least uint64) (s Source) {
 	at := strings.LastIndexByte(text, ':')
 	share, reason := ParseDecimal(text[at+1:])
-	if at < 0 || reason != "" || share == 0 || share > maxShare {
-		q.Fail("dataset", "%s: must be SOURCE:SHARE, with a whole number from 1 to %d", Bounded(text), uint64(maxShare))
+	if strings.HasPrefix(text, schedulePrefix) {
+		q.Fail("dataset", "%s: must be the digest of one stored schedule", Bounded(text))
+		return s
+	}
+	if at < 0 || reason != "" || share < least || share > maxShare {
+		q.Fail("dataset", "%s: must be SOURCE:SHARE, with a whole number from %d to %d", Bounded(text), least, uint64(maxShare))
 		return s
 	}
 	s.Share = share
@@ -133,6 +157,23 @@ func (m *Mixture) reduce() {
 	}
 }
 
+// Segments returns the segments of a mixture after the first from rows of a position and weights. It
+// fails for rows that no mixture of this number of sources can have.
+func Segments(rows [][]uint64, sources int) ([]shuffle.Segment, error) {
+	segments, from := make([]shuffle.Segment, len(rows)), make([]shuffle.Ingredient, sources)
+	for i, row := range rows {
+		if len(row) != sources+1 {
+			return nil, fmt.Errorf("mixture: segment %d must be a position and %d weights, one for each source", i+1, sources)
+		}
+		segments[i] = shuffle.Segment{First: row[0], Weights: row[1:]}
+	}
+	for i := range from {
+		from[i] = shuffle.Ingredient{Samples: 1, Weight: 1}
+	}
+	_, err := shuffle.NewMixture(0, 1, from, segments...)
+	return segments, err
+}
+
 // Name returns the canonical form of a mixture, for ParseMixture.
 func (m Mixture) Name() string {
 	parts := make([]string, 0, len(m.Sources)+2)
@@ -152,6 +193,9 @@ func (m Mixture) Name() string {
 	}
 	if m.Samples > 0 {
 		parts = append(parts, "samples="+strconv.FormatUint(m.Samples, 10))
+	}
+	if m.Schedule != "" {
+		parts = append(parts, schedulePrefix+m.Schedule)
 	}
 	if m.PerBatch {
 		parts = append(parts, "per-batch")

@@ -22,12 +22,14 @@ type Importance interface {
 	Open(ctx context.Context, digest, generation string, first []uint64) (*importance.Snapshot, error)
 }
 
-// Selection stores the subsets and lists of bad samples of a dataset, such as *selection.Store.
+// Selection stores the subsets, lists of bad samples and schedules of a dataset, such as *selection.Store.
 type Selection interface {
 	Default(ctx context.Context, generation string) (digest string, err error)
 	OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*selection.Subset, error)
 	KeepSubset(ctx context.Context, d selection.Dataset, members selection.Base) (selection.SplitResult, error)
 	OpenQuarantine(ctx context.Context, digest string) (selection.Quarantine, error)
+	KeepSchedule(ctx context.Context, s selection.Schedule) (digest string, created bool, err error)
+	OpenSchedule(ctx context.Context, digest string) (selection.Schedule, error)
 }
 
 // Dataset is a served dataset with data derived from its index.

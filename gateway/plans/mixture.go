@@ -28,7 +28,8 @@ type Source struct {
 type mixture struct {
 	samples uint64
 	sources []ingredient
-	written bool // defined by a URL instead of the configuration
+	later   []shuffle.Segment // segments of the schedule after the first
+	written bool              // defined by a URL instead of the configuration
 }
 
 // ingredient is a source with its numbers for the order.
@@ -39,9 +40,10 @@ type ingredient struct {
 }
 
 // NewMixture returns the dataset of a mixture. samples is the number of positions of an epoch; 0
-// means the total samples of the sources. forms returns the forms available for an index.
-func NewMixture(name string, samples uint64, sources []Source, forms func(Index) []address.Form) (*Dataset, error) {
-	m := &mixture{samples: samples, written: address.IsMixture(name)}
+// means the total samples of the sources. later has the segments of its schedule after the first.
+// forms returns the forms available for an index.
+func NewMixture(name string, samples uint64, sources []Source, later []shuffle.Segment, forms func(Index) []address.Form) (*Dataset, error) {
+	m := &mixture{samples: samples, later: later, written: address.IsMixture(name)}
 	for _, s := range sources {
 		if s.Dataset.mixture != nil {
 			return nil, fmt.Errorf("source %q is a mixture", s.Dataset.Name())
@@ -71,7 +73,7 @@ func (m *mixture) order(seed uint64) (*shuffle.Mixture, error) {
 	for i, s := range m.sources {
 		from[i] = s.Ingredient
 	}
-	return shuffle.NewMixture(seed, m.samples, from)
+	return shuffle.NewMixture(seed, m.samples, from, m.later...)
 }
 
 // generation identifies the sources of a mixture and their shares: equal generations have equal
@@ -90,7 +92,12 @@ func (m *mixture) generation() string {
 	for _, s := range m.sources {
 		fmt.Fprintf(h, "%s %d %d\n", s.Index.Generation(), s.Weight, s.PerBatch)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	generation := hex.EncodeToString(h.Sum(nil))
+	if len(m.later) > 0 { // a state has the first half, so that the schedule can change
+		fmt.Fprintf(h, "%v\n", m.later)
+		generation = generation[:32] + hex.EncodeToString(h.Sum(nil)[:16])
+	}
+	return generation
 }
 
 // complete completes the plan of a mixture, for Plans.Complete.
@@ -106,6 +113,12 @@ func (m *mixture) complete(a *address.Plan) error {
 	}
 	if order.BatchSize() > 0 && a.Skip > 0 {
 		q.Fail("skip", "must be 0: a batch of this mixture has fixed counts of its sources")
+	}
+	for i, g := range m.later {
+		if at := g.First % a.Samples; at%a.BatchSize != 0 {
+			q.Fail("batch_size", "must divide %d: segment %d of the schedule begins at this position of epoch %d", at, i+1, g.First/a.Samples)
+			break
+		}
 	}
 	if a.Sharing != shuffle.Contiguous {
 		q.Fail("share", "locality is not possible for a mixture, because its sources have different homes")
@@ -188,6 +201,8 @@ func (p *Plans) describeMixed(ctx context.Context, held *Holds, d *Dataset, a ad
 		info.Memory += shuffle.Memory(own.Params, s.chunkLengths())
 	}
 	info.OrderDigest, info.Sources = m.OrderDigest(orders), d.Sources()
-	info.PlanDigests = []PlanDigest{{Digest: m.OrderDigest(digests)}}
+	for _, at := range m.OrderDigests(digests) {
+		info.PlanDigests = append(info.PlanDigests, PlanDigest(at))
+	}
 	return nil
 }

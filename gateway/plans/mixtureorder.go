@@ -86,10 +86,6 @@ func turnsOf(m *shuffle.Mixture, b address.Batch) []shuffle.Turn {
 func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch) []shuffle.Cursor {
 	first := b.Number * b.BatchSize
 	before, after := m.Counts(b.Epoch, first), m.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
-	total := uint64(0)
-	for _, s := range of.sources {
-		total += s.Weight
-	}
 	out := make([]shuffle.Cursor, len(before))
 	for i, s := range of.sources {
 		o := r.orders[sourceEpoch{i, before[i] / s.Samples}]
@@ -98,7 +94,7 @@ func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 		}
 		own, size := before[i]%s.Samples, s.PerBatch
 		if size == 0 {
-			size = max(1, uint64(float64(b.BatchSize)*float64(s.Weight)/float64(total))) // a rounded size, which affects only speed
+			size = max(1, after[i]-before[i]) // other batches may have one more or less, which affects only speed
 		}
 		out[i] = shuffle.Cursor{
 			Plan: o.plan, Epoch: o.epoch, First: own, End: min(own+after[i]-before[i], s.Samples), BatchSize: size,

@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -81,6 +82,12 @@ type Epochs struct{ First, Last uint64 }
 
 // Occurrences returns the deliveries of a sample in some epochs, by inverting the order.
 func (p *Plans) Occurrences(ctx context.Context, held *Holds, d *Dataset, a address.Plan, sample uint64, in Epochs) ([]Occurrence, error) {
+	if d.mixture != nil {
+		return p.mixedOccurrences(ctx, held, d, a, sample, in)
+	}
+	if in.Last-in.First >= maxEpochs {
+		return nil, address.Refuse(address.Invalid, "dataset %s has %d epochs in these epochs, more than %d: request fewer", d.Name(), in.Last-in.First+1, maxEpochs)
+	}
 	plan, c, err := p.plan(ctx, held, d, a)
 	if err != nil {
 		return nil, err
@@ -112,6 +119,46 @@ func (p *Plans) Occurrences(ctx context.Context, held *Holds, d *Dataset, a addr
 			return found, nil
 		}
 	}
+}
+
+// mixedOccurrences returns the deliveries of a sample of a mixture's index, from all sources that
+// are parts of its dataset.
+func (p *Plans) mixedOccurrences(ctx context.Context, held *Holds, d *Dataset, a address.Plan, sample uint64, in Epochs) ([]Occurrence, error) {
+	m, err := d.mixture.order(a.Params.Seed)
+	if err == nil {
+		err = checkEpoch(m, in.Last)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x := d.Index.(*mixtureIndex)
+	part, found := x.partOf(sample), []Occurrence{}
+	before, after := m.Counts(in.First, 0), m.Counts(in.Last, m.Samples())
+	for i, s := range d.mixture.sources {
+		if s.Dataset != d.mixture.sources[part].Dataset || after[i] == before[i] {
+			continue
+		}
+		own := d.mixture.sourcePlan(m, a.Params, i)
+		own.Samples, own.BatchSize, own.Tail = s.Samples, 1, shuffle.Short
+		all, err := p.Occurrences(ctx, held, s.Dataset, own, sample-x.samples[part], Epochs{before[i] / s.Samples, (after[i] - 1) / s.Samples})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range all {
+			n := o.Epoch*s.Samples + o.Position
+			if n < before[i] || n >= after[i] {
+				continue
+			}
+			epoch, at, _ := m.Find(i, n)
+			for end, samples := delivered(a); at < end; at += samples {
+				found = append(found, Occurrence{Epoch: epoch, Batch: at / a.BatchSize, Position: at})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Occurrence) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Position, b.Position))
+	})
+	return found, nil
 }
 
 // deliveredAt returns the positions at which an epoch delivers a sample, ascending.

@@ -46,13 +46,16 @@ type Answer struct {
 func (q Question) Check(offline bool) error {
 	_, values, ok := q.plan()
 	_, _, isGateway := location.Served(q.URL, "")
+	first, others, _ := strings.Cut(values.Get("generation"), ",") // those of the sources of a mixture
 	switch {
 	case !ok:
 		return errors.New("must be GATEWAY/NAME or the URL of a batch or an epoch, such as a response's Content-Location")
 	case values == nil && offline:
 		return errors.New("--offline requires the URL of a batch or an epoch, which names the generation")
-	case values != nil && !address.IsDigest(values.Get("generation")):
+	case values != nil && !address.IsDigest(first):
 		return errors.New("the URL has no generation: use the Content-Location of a response")
+	case others != "" && offline:
+		return errors.New("--offline reads one dataset, and the URL names a mixture: ask a gateway")
 	case q.Key == "":
 		return errors.New("--key KEY is required")
 	case q.Epochs == "":
