@@ -147,11 +147,41 @@ func (r *reader) location(name string, value *yaml.Node) (l location.Location, o
 
 func (r *reader) mixture(key, value *yaml.Node) {
 	text, ok := r.text(value)
+	if !ok && value.Kind == yaml.MappingNode {
+		r.scheduled(key, value)
+		return
+	}
 	if !ok {
 		r.fault(key, "mixture %.140q: must be SOURCE:WEIGHT,SOURCE:WEIGHT", key.Value)
 		return
 	}
 	m, err := ParseMixture(key.Value + "=" + strings.TrimSpace(text))
+	r.add(key, m, err)
+}
+
+// scheduled reads a mixture with a schedule: mix has its text, schedule maps positions to weights.
+func (r *reader) scheduled(key, value *yaml.Node) {
+	var text string
+	var entries [][2]string
+	r.pairs(value, "mixture "+key.Value, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "mix":
+			text, _ = r.text(value)
+		case "schedule":
+			r.pairs(value, "schedule", func(at, weights *yaml.Node) { entries = append(entries, [2]string{at.Value, weights.Value}) })
+		default:
+			r.fault(key, "unknown key %q: must be mix or schedule", key.Value)
+		}
+	})
+	m, err := parseMixture(key.Value+"="+strings.TrimSpace(text), 0)
+	if err == nil {
+		err = setSchedule(&m.Mixture, entries)
+	}
+	r.add(key, m, err)
+}
+
+// add adds a mixture, or the fault in it.
+func (r *reader) add(key *yaml.Node, m Mixture, err error) {
 	if err != nil {
 		r.fault(key, "mixture %.140q: %w", key.Value, err)
 		return

@@ -56,8 +56,8 @@ func TestParse_FileOfDocumentation(t *testing.T) {
 	_, rest, found := strings.Cut(string(page), "\n```yaml\ndatasets:\n")
 	text, _, _ := strings.Cut(rest, "```\n")
 	s, err := Parse("f", []byte("datasets:\n"+text))
-	if err != nil || !found || len(s.Datasets) != 3 || len(s.Mixtures) != 1 {
-		t.Errorf("found %v: got %+v, %v, want three datasets and a mixture", found, s, err)
+	if err != nil || !found || len(s.Datasets) != 3 || len(s.Mixtures) != 2 {
+		t.Errorf("found %v: got %+v, %v, want three datasets and two mixtures", found, s, err)
 	}
 }
 

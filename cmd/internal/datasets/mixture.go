@@ -11,7 +11,10 @@ import (
 )
 
 // ParseMixture parses NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
-func ParseMixture(text string) (Mixture, error) {
+func ParseMixture(text string) (Mixture, error) { return parseMixture(text, 1) }
+
+// parseMixture parses a mixture with weights of at least least.
+func parseMixture(text string, least uint64) (Mixture, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok || !chunkindex.ValidName(name) {
 		return Mixture{}, errors.New("must be NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
@@ -23,13 +26,13 @@ func ParseMixture(text string) (Mixture, error) {
 		var err error
 		switch {
 		case !isOption:
-			err = addSource(&m.Mixture, part)
+			err = addSource(&m.Mixture, part, least)
 		case option == "samples":
 			m.Samples, err = strconv.ParseUint(value, 10, 63)
 		case option == "choose":
-			choose, err = parseCounts(value)
+			choose, err = parseCounts(value, 1)
 		case option == "per-batch":
-			perBatch, err = parseCounts(value)
+			perBatch, err = parseCounts(value, 1)
 		default:
 			err = errors.New("unknown option: must be samples=, choose= or per-batch=")
 		}
@@ -41,7 +44,7 @@ func ParseMixture(text string) (Mixture, error) {
 }
 
 // addSource parses SOURCE or SOURCE:WEIGHT, and adds it to a mixture.
-func addSource(m *address.Mixture, text string) error {
+func addSource(m *address.Mixture, text string, least uint64) error {
 	name, weight, weighed := strings.Cut(text, ":")
 	s := address.Source{Dataset: name, Share: 1}
 	if !chunkindex.ValidName(name) {
@@ -49,8 +52,8 @@ func addSource(m *address.Mixture, text string) error {
 	}
 	if weighed {
 		n, err := strconv.ParseUint(weight, 10, 62)
-		if err != nil || n == 0 {
-			return errors.New("the weight must be a whole number, at least 1")
+		if err != nil || n < least {
+			return fmt.Errorf("the weight must be a whole number, at least %d", least)
 		}
 		s.Share = n
 	}
@@ -59,12 +62,12 @@ func addSource(m *address.Mixture, text string) error {
 }
 
 // parseCounts parses N/N/..., a number for each source.
-func parseCounts(text string) ([]uint64, error) {
+func parseCounts(text string, least uint64) ([]uint64, error) {
 	var out []uint64
 	for part := range strings.SplitSeq(text, "/") {
 		n, err := strconv.ParseUint(part, 10, 62)
-		if err != nil || n == 0 {
-			return nil, errors.New("must be one whole number of at least 1 for each source, separated by slashes")
+		if err != nil || n < least {
+			return nil, fmt.Errorf("must be one whole number of at least %d for each source, separated by slashes", least)
 		}
 		out = append(out, n)
 	}
