@@ -452,6 +452,27 @@ class Source:
                 log.warning("subset: %d keys are given more than once, and count once", repeated)
         return cast("tuple[str, str]", known[of])
 
+    def _scheduled(self, first: str, sources: Sequence[Source], schedule: Mapping[int, Mapping[Source, Weight]]) -> str:
+        """Stores the later weights of a mixture with its first source, and returns their digest."""
+        path, rows = f"/v1/datasets/{quote(first, safe='')}/schedules", []
+        for position, weights in schedule.items():
+            for source in weights:
+                if source not in sources:
+                    raise InvalidArgument(
+                        f"mix: schedule from position {position}: {source!r} is no source of the mixture",
+                        cure="give it weight 0 at first: mix({a: 1, b: 0}, ...)",
+                    )
+            rows.append([position, *_weights(f"mix: schedule from position {position}", [weights.get(source, 0) for source in sources])])
+        try:
+            return str(self.core.json("POST", path, None, {"schedule": rows})["schedule"])
+        except (Denied, ReadOnly, InvalidArgument) as e:
+            e.message = f"mix: {e.message}"
+            if not isinstance(e, InvalidArgument):
+                e.cure = "make the mixture once with the right to `report`, and give the digest in its name: schedule=DIGEST"
+            raise
+        except (KeyError, TypeError) as e:
+            raise ProtocolError(f"{path}: an answer without a schedule: {type(e).__name__}: {e}") from None
+
     def _count(self, subset: str, generation: Optional[str]) -> int:
         """Returns the number of samples in a subset, or in the whole dataset."""
         return int(self._get({"subset": subset, "generation": generation}, "epochs/0", "samples"))
@@ -514,7 +535,8 @@ class _Parts(dict[str, View]):
 
 @checked()
 def mix(
-    sources: Union[Mapping[Source, Weight], Iterable[tuple[Source, Weight]]], *, samples: Optional[int] = None, per_batch: bool = False
+    sources: Union[Mapping[Source, Weight], Iterable[tuple[Source, Weight]]], *, samples: Optional[int] = None, per_batch: bool = False,
+    schedule: Union[Mapping[int, Mapping[Source, Weight]], str, None] = None,
 ) -> View:
     """Mixes datasets, or parts of them, into one stream of batches, and returns a View of it.
 
@@ -525,13 +547,17 @@ def mix(
                serve all of them: open them with the same settings of `millrace.open`, or from the same address
     samples    number of positions in an epoch; None: the total samples of the sources. An exhausted source starts again
     per_batch  the weights are numbers of samples in each batch
+    schedule   weights from later positions on, counted over all epochs: {20_480: {a: .5, b: .5}}; a source without a weight is left out.
+               Each position is a multiple of the batch size in its epoch. Requires samples, and the right `report`, because the gateway
+               stores the schedule with the first source; or the digest of a stored schedule
     """
     pairs: list[Any] = list(sources.items() if isinstance(sources, Mapping) else sources)
     clients = all(isinstance(pair, tuple) and isinstance(pair[0], Source) for pair in pairs)
-    if not clients or not (pairs := [(client, share) for client, share in pairs if share != 0]):
+    if not clients or not (pairs := [(client, share) for client, share in pairs if share != 0 or schedule]):
         raise InvalidArgument("mix: want clients and their shares", cure="write mix({a: .7, b: .3}), where a = millrace.open('s3://train/a')")
     first: Source = pairs[0][0]
-    shares = whole("mix", dict(enumerate(share for _, share in pairs)), relative=not per_batch)
+    given = [share for _, share in pairs]
+    shares = _weights("mix", given) if schedule and not per_batch else whole("mix", dict(enumerate(given)), relative=not per_batch)
     for client, _ in pairs:
         if client.core.settings.endpoints != first.core.settings.endpoints:
             raise InvalidArgument(
@@ -540,16 +566,25 @@ def mix(
             )
         if client.selection.sources:
             raise InvalidArgument("mix: a source is a mixture itself", cure="mix its sources, with the products of the weights")
-    tail = (f",samples={samples}" if samples is not None else "") + (",per-batch" if per_batch else "")
     parts = [_parts(client) for client, _ in pairs]
     kept = [client.core.settings.local for client, _ in pairs if client.core.settings.local]
     local = replace(kept[0], others=tuple(kept[1:])) if kept else None
     base = View(first._client.joined(replace(first.core.settings, local=local)), Selection())
+    tail = f",samples={samples}" if samples is not None else ""
+    if schedule:
+        tail += ",schedule=" + (schedule if isinstance(schedule, str) else base._scheduled(parts[0][0], [client for client, _ in pairs], schedule))
+    tail += ",per-batch" if per_batch else ""
     if len({names for _, names in parts}) > 1:
         told = "; ".join(f"{local.opened.get(name, name) if local else name} has {', '.join(names)}" for name, names in parts)
         log.warning("mix: the samples of the sources have other parts: %s; name those that all have by fields=, or give transform=", told)
     mixed = tuple((name, client.selection, share) for (name, _), (client, _), share in zip(parts, pairs, shares))
     return base._reading("", Selection(sources=mixed, tail=tail), None)
+
+
+def _weights(what: str, shares: Sequence[Weight]) -> list[int]:
+    """Returns weights as the smallest whole numbers with the same ratios. They may be 0."""
+    positive = iter(whole(what, {i: share for i, share in enumerate(shares) if share != 0}))
+    return [next(positive) if share != 0 else 0 for share in shares]
 
 
 def _parts(client: Any) -> tuple[str, tuple[str, ...]]:

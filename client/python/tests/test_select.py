@@ -361,6 +361,53 @@ def test_mixtures(two: tuple[millrace.Client, millrace.Client]) -> None:
     assert all(Counter(next(iter(v)) for v in fixed[i : i + 4]) == {"a": 3, "b": 1} for i in range(0, len(fixed), 4))
 
 
+def test_mixtures_with_a_schedule(two: tuple[millrace.Client, millrace.Client]) -> None:
+    a, b = two
+    plain = values(millrace.mix({a: 0.7, b: 0.3}, samples=100), global_batch_size=10)
+    mixed = millrace.mix({a: 0.7, b: 0.3}, samples=100, schedule={40: {b: 1}, 130: {a: 0.5, b: 0.5}})
+    found = [values(mixed, epoch, global_batch_size=10) for epoch in (0, 1)]
+    assert found[0][:40] == plain[:40] != found[0][40:80]
+    assert all("b" in v for v in found[0][40:] + found[1][:30])
+    assert Counter("b" in v for v in found[1][30:]) == {True: 35, False: 35}
+    other = millrace.mix({a: 0.7, b: 0.3}, samples=100, schedule={40: {b: 2}, 60: {a: 1}})
+    assert values(other, global_batch_size=10)[:60] == found[0][:60]
+    digest = mixed.dataset.rpartition("=")[2]
+    assert millrace.mix({a: 0.7, b: 0.3}, samples=100, schedule=digest).dataset == mixed.dataset
+    late = millrace.mix({a: 1, b: 0}, samples=100, schedule={50: {b: 1}})
+    assert ["b" in v for v in values(late, global_batch_size=10)] == [False] * 50 + [True] * 50
+    with pytest.raises(millrace.InvalidArgument, match=r"must divide 30: segment 2"):
+        mixed.epoch(0, global_batch_size=20)
+    for wrong, why in (
+        ({"schedule": {50: {b: 1}}}, "requires samples=N"),
+        ({"schedule": {50: {b: 1}}, "samples": 100, "per_batch": True}, "requires weights"),
+        ({"schedule": {50: {b.take(3): 1}}, "samples": 100}, "is no source of the mixture"),
+        ({"schedule": {50: {b: -1}}, "samples": 100}, "mix: schedule from position 50: share -1"),
+        ({"schedule": {50: {b: 0}}, "samples": 100}, "segment 1: has no positive weight"),
+        ({"schedule": {50: {b: 1}, 40: {a: 1}}, "samples": 100}, "segment 2: begins at position 40: must be after 50"),
+        ({"schedule": "ab" * 32, "samples": 100}, "has no schedule abababababab"),
+    ):
+        with pytest.raises(millrace.errors.MillraceError, match=why):
+            millrace.mix({a: 7, b: 3}, **wrong).epoch(0)
+
+
+def test_a_schedule_is_stored_by_those_who_may(tmp_path: Path) -> None:
+    at = lines(tmp_path / "a", "a", 20)
+    with harness.closing(g := harness.Gateway(f"a={at}", args=("--allow", "read"))), millrace.Client(g.url) as c, pytest.raises(
+        millrace.errors.Denied, match=r"mix: .*schedule=DIGEST"
+    ):
+        millrace.mix({c: 1}, samples=100, schedule={20: {c: 1}})
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_schedule_without_a_server(tmp_path: Path) -> None:
+    for word in ("a", "b"):
+        (tmp_path / word).mkdir()
+        (tmp_path / word / "a.jsonl").write_text(f'{{"{word}": 1}}\n' * 30)
+    a, b = millrace.open(tmp_path / "a"), millrace.open(tmp_path / "b")
+    mixed = millrace.mix({a: 1, b: 0}, samples=40, schedule={20: {b: 1}})
+    assert ["b" in v for v in values(mixed, global_batch_size=10)] == [False] * 20 + [True] * 20
+
+
 def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None:
     a, b = two
     parts = a.split(train=0.9, val=0.1)
