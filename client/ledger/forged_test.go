@@ -37,6 +37,9 @@ func forgeries() map[string]forgery {
 		"no list":                   text(`"previous":[]`, `"previous":null`, nil, "previous and read must be lists"),
 		"a short digest":            text(plan, plan[1:], nil, "32 hexadecimal digits"),
 		"capital digits":            text(plan, strings.ToUpper(plan), nil, "32 hexadecimal digits"),
+		"a letter beyond ASCII":     text("photos", "phötos", nil, "is not that of the URL"),
+		"a quotation mark":          text("photos", `pho\"tos`, nil, "is not that of the URL"),
+		"an empty omission":         text(`[[0,3,5]]`, `[[0,3,3]]`, nil, "positions [0 3 3] were filtered, failed or replaced, but not read"),
 		"an omission not read":      text(`"filtered":[[0,3,5]]`, `"filtered":[[0,959,961]]`, nil, "positions [0 959 961] were filtered, failed or replaced, but not read"),
 
 		// One part, by a forger who corrects the digests of the parts that continue it.
@@ -48,6 +51,8 @@ func forgeries() map[string]forgery {
 		"an epoch beyond all":           part(4, func(p *ledger.Part) { p.Read[1][0] = 1<<64 - 1 }, "read [18446744073709551615 0 200]"),
 		"another generation":            part(1, func(p *ledger.Part) { p.Generation = plan }, "is not that of the URL"),
 		"another generation and URL":    part(1, func(p *ledger.Part) { p.Generation, p.URL = plan, strings.ReplaceAll(p.URL, generation, plan) }, "of rank 1 in attempt 0 differs from that of rank 0"),
+		"plans in another order":        part(2, func(p *ledger.Part) { p.Plans = append(p.Plans, p.Plans[0]); p.Plans[0].At[0] = 1 }, "plans must be in the order of their places"),
+		"a range within another":        part(2, func(p *ledger.Part) { p.Read = append(p.Read, ledger.Range{0, 3, 5}) }, "doubled in attempt 0 from 0:3 to 0:5 by [2]"),
 		"another plan":                  part(2, func(p *ledger.Part) { p.Plans[0].Digest = generation }, "of rank 2 in attempt 0 differs from that of rank 0"),
 		"another seed in the URL":       part(4, func(p *ledger.Part) { p.URL += "&seed=1" }, "of rank 1 in attempt 1 differs from that of rank 0"),
 		"another start":                 part(4, func(p *ledger.Part) { p.Start[1] = 700 }, "differs from that of rank 0 in generation, plans, URL, ranks, positions or start"),
@@ -63,6 +68,17 @@ func forgeries() map[string]forgery {
 		"a rank ahead of all":           part(4, func(p *ledger.Part) { p.Read[1][2] = 201 }, "missing in attempt 1 from 1:200 to 1:201 by [0]"),
 
 		// Several parts.
+		"a rank less": several(func(r *run) { r.attempts[0] = slices.Delete(r.attempts[0], 1, 2) }, "attempt 0 has no part of the ranks 1 to 1 of 3"),
+		"a generation changed by a resume": several(func(r *run) {
+			for _, p := range r.attempts[1] {
+				p.Generation, p.URL = plan, strings.ReplaceAll(p.URL, generation, plan)
+			}
+		}, "in attempt 1 has another generation or plan than attempt 0"),
+		"a start beyond the epoch": several(func(r *run) {
+			for _, p := range r.attempts[1] {
+				p.Start[1], p.Read, p.Failed, p.Replaced = 1001, p.Read[1:], nil, nil
+			}
+		}, "the attempt begins at 0:1001, and an epoch has 1000 positions"),
 		"a plan changed by a resume": several(func(r *run) {
 			r.attempts[1][0].Plans[0].Digest, r.attempts[1][1].Plans[0].Digest = generation, generation
 		}, "in attempt 1 has another generation or plan than attempt 0"),

@@ -208,7 +208,7 @@ func (p *Part) fits(at Place) bool {
 // generation returns the generation of the URL, as in a state.
 func (p *Part) generation() string {
 	u, err := url.Parse(p.URL)
-	if err != nil || strings.ContainsFunc(p.URL, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if err != nil || strings.ContainsFunc(p.URL, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 		return ""
 	}
 	if g := u.Query().Get("generation"); len(g) == 64 || strings.Contains(g, ",") {

@@ -98,7 +98,7 @@ def check_values(p: Part) -> None:
     places = [plan["at"] for plan in p.plans]
     need(places == sorted(places), "the order of the plans")
     need(is_list_of(p.start, 2) and fits(p, *p.start), "the start")
-    need(isinstance(p.url, str) and re.fullmatch(r"[!-~]*", p.url) is not None, "the URL")
+    need(isinstance(p.url, str) and re.fullmatch(r"[!#-\[\]-~]*", p.url) is not None, "the URL")
     generation = parse_qs(urlsplit(p.url).query).get("generation", [""])[0]
     is_mixture = "," in generation
     need(is_mixture or len(generation) == 64, "the URL has no generation")
