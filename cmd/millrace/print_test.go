@@ -54,6 +54,9 @@ func TestDemo_PrintsItsAddress(t *testing.T) {
 		if got := run(ctx, []string{"demo", from, form}, env, stdout, stderr); got != exitOK {
 			t.Fatalf("%s: got exit code %d, want 0\n%s", form, got, stderr)
 		}
+		if again := form == "--json"; strings.Contains(stderr.String(), "using the shards") != again {
+			t.Errorf("%s: got %s, want the shards reused: %v", form, stderr, again)
+		}
 		var where struct{ URL, Dataset string }
 		if err := json.Unmarshal(stdout.Bytes(), &where); (err == nil) != (form == "--json") {
 			t.Errorf("%s: got %v of %q", form, err, stdout)

@@ -563,26 +563,6 @@ func TestServe_WorksWithMinimumBudget(t *testing.T) {
 	ok(t, args(least[1]+"MiB")...)
 }
 
-func TestDemo_Once(t *testing.T) {
-	env := []string{"XDG_CACHE_HOME=" + t.TempDir(), "GOMEMLIMIT=off"}
-	from := t.TempDir()
-	for i := range 100 {
-		if err := os.WriteFile(filepath.Join(from, fmt.Sprintf("f%d.txt", i)), make([]byte, 3000), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, reused := range []bool{false, true} {
-		o := millrace(t, env, "demo", from, "--once", "--json")
-		var rep demoReport
-		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != exitOK {
-			t.Fatalf("got exit code %d, %v\n%s", o.code, err, o.stderr)
-		}
-		if rep.Reused != reused || len(rep.Epochs) != 2 || rep.Samples != 100 {
-			t.Errorf("got %+v, want 100 samples, two epochs, reused %v", rep, reused)
-		}
-	}
-}
-
 func TestMissingIndex_ExitsWith4(t *testing.T) {
 	if o := millrace(t, nil, "verify", t.TempDir()); o.code != exitNotFound {
 		t.Errorf("got exit code %d, want 4\n%s", o.code, o.stderr)

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -80,43 +79,24 @@ func Place(source, cacheHome string) (location.Location, error) {
 	return location.Location{Name: "demo", Dir: filepath.Join(cacheHome, "millrace", "demo", hex.EncodeToString(sum[:6]))}, nil
 }
 
-// ports is the number of ports to try, from 8080 on.
-const ports = 100
-
-// Listen binds the requested port, or else the first free one from 8080 on. The port stays bound:
-// another process could take a port that was only checked.
+// Listen binds the requested port, or else 8080, or a free one. The port stays bound: another process
+// could take a port that was only checked.
 func Listen(ctx context.Context, asked string) (net.Listener, error) {
 	if asked != "" {
 		return node.Listen(ctx, asked, 0)
 	}
-	for port := 8080; port < 8080+ports; port++ {
-		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		l, err := node.Bind(ctx, at, 0)
-		if err == nil {
-			return l, nil
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("listen on %s: %v", at, err) //nolint:errorlint // no store: the exit code must not say so
-		}
+	l, err := node.Bind(ctx, "127.0.0.1:8080", 0)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		l, err = node.Bind(ctx, "127.0.0.1:0", 0)
 	}
-	return nil, fmt.Errorf("no free port from 8080 to %d: set one with --listen", 8080+ports-1)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %v", err) //nolint:errorlint // no store: the exit code must not say so
+	}
+	return l, nil
 }
 
 // Hints returns commands to try with a demo that is served at the address base.
-func Hints(base string) string { return fmt.Sprintf(text, base, typed()) }
-
-// typed returns the command that runs this program in another terminal. `go run` leaves no binary;
-// a built binary is called by its path.
-func typed() string {
-	if _, err := exec.LookPath("millrace"); err == nil {
-		return "millrace"
-	}
-	self, err := os.Executable()
-	if err != nil || strings.Contains(self, "go-build") {
-		return "go run ./cmd/millrace"
-	}
-	return self
-}
+func Hints(base string) string { return fmt.Sprintf(text, base, os.Args[0]) }
 
 const text = `
 Serving on %[1]s. In another terminal, try:

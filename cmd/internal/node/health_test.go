@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -37,5 +38,23 @@ func TestHealthPort_AnswersProbesOnly(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// During serves until body returns. body gets the data port's address. During returns the error of
+// body, of ctx or of the node.
+func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net.Addr) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	addr := make(chan net.Addr, 1)
+	served := make(chan error, 1)
+	go func() { served <- s.Run(ctx, func(at net.Addr) { addr <- at }) }()
+	select {
+	case err := <-served:
+		return err
+	case at := <-addr:
+		err := errors.Join(body(ctx, at), ctx.Err())
+		stop()
+		return errors.Join(err, <-served)
 	}
 }
