@@ -26,7 +26,6 @@ func Advice(d *Data, results []Result) []string {
 	lines = append(lines, other(results, "disk cache", func(s *Setting) *int64 { return &s.DiskSize })...)
 	lines = append(lines, gatewayAdvice(results)...)
 	lines = append(lines, fleetAdvice(d, results)...)
-	lines = append(lines, takeoverAdvice(d, results)...)
 	return append(lines, warnings(d, results)...)
 }
 

@@ -1,10 +1,6 @@
 package simulate
 
-import (
-	"fmt"
-
-	"github.com/millrace-data/millrace/shuffle"
-)
+import "github.com/millrace-data/millrace/shuffle"
 
 // GatewayOf returns the number of the gateway that a rank reads from if ranks have homes:
 // floor(rank*gateways/ranks), as clients compute it (client.HomeByRank).
@@ -62,30 +58,6 @@ func gatewaysOf(ranks, homes uint64, gateways int) []span {
 func (s span) without(other span) int {
 	both := min(s.to, other.to) - max(s.from, other.from) + 1
 	return s.to - s.from + 1 - max(both, 0)
-}
-
-// takeoverAdvice reports the data that is read again when the number of gateways changes during a
-// job, from the first number in the list to each of the others.
-func takeoverAdvice(d *Data, results []Result) []string {
-	s := &results[0].Setting
-	numbers := distinct(results, func(s *Setting) int64 { return int64(s.Gateways) })
-	if !s.Alone || s.Sharing != shuffle.Locality || len(numbers) < 2 {
-		return nil
-	}
-	plan, err := shuffle.NewPlan(s.Order, d.First)
-	if err != nil {
-		return nil // impossible: the plan of a result is valid
-	}
-	var lines []string
-	for _, n := range numbers {
-		if int(n) == s.Gateways {
-			continue
-		}
-		t := d.TakeOver(plan, uint64(s.Ranks), uint64(s.Ranks), s.Gateways, int(n))
-		lines = append(lines, fmt.Sprintf("Changing the gateways during a job: %d in place of %d, with the same homes, read %s from the store again, %s of the data.",
-			n, s.Gateways, Bytes(t.Bytes), percent(t.Bytes, d.Stored())))
-	}
-	return lines
 }
 
 // Stored returns the number of bytes that all chunks take in the store.
