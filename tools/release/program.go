@@ -52,11 +52,11 @@ func (r *release) native() (string, error) {
 			return p.path, nil
 		}
 	}
-	return "", fmt.Errorf("no program for %s/%s, which is needed to write the manual and completions", runtime.GOOS, runtime.GOARCH)
+	return "", fmt.Errorf("no program for %s/%s, which is needed to write completions", runtime.GOOS, runtime.GOARCH)
 }
 
 // collectPapers collects the files that accompany a program: license, README, the licenses of all
-// modules, and the completions and manual that the program writes.
+// modules, the manual, and the completions that the program writes.
 func (r *release) collectPapers() error {
 	native, err := r.native()
 	if err != nil {
@@ -81,11 +81,7 @@ func (r *release) collectPapers() error {
 		}
 		r.papers = append(r.papers, file{name: "completions/" + name, data: []byte(text + "\n"), mode: 0o644})
 	}
-	man := filepath.Join(r.work, "man")
-	if _, err := r.output(native, "man", man); err != nil {
-		return err
-	}
-	pages, err := readTree(man, "man/man1")
+	pages, err := r.manual()
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ type Command struct {
 
 	Short, Long, Example string
 
-	Manual string // continues Long in the help with all flags and in the manual
+	Manual string // continues Long in the help with all flags
 
 	Settings bool // flags with a section are settings: the environment and a configuration file can set them too
 

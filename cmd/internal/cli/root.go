@@ -40,7 +40,6 @@ func (a *App) Root(root *cobra.Command, args []string) {
 			return cmd.Help()
 		},
 	})
-	root.AddCommand(a.man(root))
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		for _, cmd := range append(completion.Commands(), completion) {
