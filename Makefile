@@ -155,7 +155,7 @@ summary:
 	@$(GOTEST) --summary
 
 demo: ## pack Go's own source tree, serve it, print curl lines: no server, no account
-	go run ./cmd/millrace demo
+	go run ./cmd/millrace demo "$$(go env GOROOT)/src"
 
 dev: build ## MinIO, sample data and a gateway as local processes; the compose stack without Docker
 	deploy/dev.sh start

@@ -31,9 +31,9 @@ func TestReadmeCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	demo := strings.Replace(recipe(t, "demo"), "go run ./cmd/millrace", "millrace", 1)
+	demo := strings.NewReplacer("go run ./cmd/millrace", "millrace", `"$(go env GOROOT)/src"`, "files").Replace(recipe(t, "demo"))
 	typed := []command{
-		{text: demo + " files --listen 127.0.0.1:8080 > demo.log 2>&1 &"},
+		{text: demo + " --listen 127.0.0.1:8080 > demo.log 2>&1 &"},
 		{text: "curl -s -o ready.log --retry 50 --retry-connrefused --retry-delay 1 http://127.0.0.1:8080/readyz"},
 	}
 	var targets []string

@@ -20,29 +20,26 @@ import (
 
 func (a *app) demo() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "demo [DIR]", Short: "Pack and serve files, print commands to try",
-		Long: `Packs the files of DIR, or Go's source tree, into shards in the user's cache directory, serves them
-on port 8080 or a free port, and prints commands to try. A second run reuses the shards.`,
-		Example: "  millrace demo\n  millrace demo ~/Pictures",
+		Use: "demo DIR", Short: "Pack and serve files, print commands to try",
+		Long: `Packs the files of DIR into shards in the user's cache directory, serves them on port 8080 or a
+free port, and prints commands to try. A second run reuses the shards.`,
+		Example: "  millrace demo ~/Pictures",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			var from, listen string
+			var listen string
 			f.Text(&listen, "listen", "", "`ADDRESS` data port (default 127.0.0.1:8080 or a free port)")
 			f.Output(a.App)
-			check := func(args []string) {
-				if len(args) > 0 {
-					from = args[0]
-				}
+			check := func([]string) {
 				if listen != "" && !node.Loopback(listen) {
 					f.Fault("--listen %q: must be a loopback HOST:PORT, because the demo has no access control", listen)
 				}
 			}
-			return check, func(ctx context.Context, _ []string) error { return a.runDemo(ctx, from, listen) }
+			return check, func(ctx context.Context, args []string) error { return a.runDemo(ctx, args[0], listen) }
 		},
 	})
 }
 
 func (a *app) runDemo(ctx context.Context, from, listen string) error {
-	source, err := demo.Source(ctx, from, a.Env["GOROOT"])
+	source, err := demo.Source(from)
 	if err != nil {
 		return cli.Usage(err, "millrace demo")
 	}

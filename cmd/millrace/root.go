@@ -47,7 +47,7 @@ func (a *app) root(args []string) *cobra.Command {
 		Short:   "Shuffled batches of training data by URL",
 		Version: buildInfo().String(),
 		Long:    rootLong,
-		Example: "  millrace demo\n  millrace index s3://bucket/imagenet\n  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB",
+		Example: "  millrace demo ~/Pictures\n  millrace index s3://bucket/imagenet\n  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB",
 	}
 	add := func(group string, commands ...*cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: group, Title: group})

@@ -173,7 +173,7 @@ func TestUsageErrors_ExitWith2(t *testing.T) {
 		{"fetch", "http://gw", "--rank", "2", "--world-size", "2"},
 		{"fetch", "http://gw", "--parallel", "0"},
 		{"demo", "/no/such/dir"},
-		{"demo", "--listen", "0.0.0.0:1"},
+		{"demo", "x", "--listen", "0.0.0.0:1"},
 		{"serve", "--dataset", "a=/x", "--dataset", "a=/y"},
 		{"index", "x", "--window", "0"},
 		{"index", "x", "--window", "2147483649"},

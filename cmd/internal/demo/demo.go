@@ -1,5 +1,5 @@
-// Package demo finds real files, a directory for their shards and a free port. With these a gateway
-// can be tried without a server or an account.
+// Package demo finds a directory for shards and a free port. With these a gateway can be tried without
+// a server or an account.
 package demo
 
 import (
@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -42,28 +40,16 @@ func Indexing() build.Options {
 	}
 }
 
-// Source returns a directory with real files: from, or else Go's source tree. goroot is the tree's
-// location if the go command reports none.
-func Source(ctx context.Context, from, goroot string) (string, error) {
-	if from == "" {
-		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-		root := strings.TrimSpace(string(out))
-		if err != nil || root == "" {
-			root = goroot
-		}
-		if root == "" {
-			return "", errors.New("no Go source tree found to pack; add a directory: millrace demo DIR")
-		}
-		from = filepath.Join(root, "src")
-	}
-	from, err := filepath.Abs(from)
+// Source returns the absolute path of a directory.
+func Source(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	if info, err := os.Stat(from); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("%s is not a directory", from)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%s is not a directory", dir)
 	}
-	return from, nil
+	return dir, nil
 }
 
 // Place returns the directory for the shards of a source. Its name depends on the source. It is
