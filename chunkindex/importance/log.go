@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,23 +12,11 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Reader reads reports and snapshots.
-type Reader interface {
-	objstore.RangeReader
-	Stat(ctx context.Context, key string) (objstore.Object, error)
-	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
-}
-
-// Writer stores objects. It writes an object only if the object's key does not exist.
-type Writer interface {
-	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
-}
-
 // Config locates the reports and snapshots of one dataset. Reader and Prefix are required.
 type Config struct {
-	Reader Reader
-	Writer Writer // nil: never write to the bucket
-	Prefix string // the dataset's location in the store: empty, or ending in a slash
+	Reader objstore.Reader
+	Writer objstore.Writer // nil: never write to the bucket
+	Prefix string          // the dataset's location in the store: empty, or ending in a slash
 
 	// Dir contains the local log, a file that stores reports that the bucket did not accept.
 	// Only one process can use it. Empty: no local log.

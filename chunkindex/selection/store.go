@@ -26,24 +26,12 @@ const (
 // maxDefault limits the size of the object that names a generation's default split.
 const maxDefault = 1 << 10
 
-// Reader reads splits and quarantines.
-type Reader interface {
-	objstore.RangeReader
-	Stat(ctx context.Context, key string) (objstore.Object, error)
-	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
-}
-
-// Writer stores objects. It writes an object only if the object's key does not exist.
-type Writer interface {
-	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
-}
-
 // Config locates the splits and quarantines of one dataset.
 type Config struct {
-	Reader Reader
-	Writer Writer // nil: read-only
-	Prefix string // the dataset's location in the store: empty, or ending in a slash
-	Dir    string // directory for temporary files; empty: the system's default
+	Reader objstore.Reader
+	Writer objstore.Writer // nil: read-only
+	Prefix string          // the dataset's location in the store: empty, or ending in a slash
+	Dir    string          // directory for temporary files; empty: the system's default
 }
 
 // Store provides the splits and quarantines of one dataset. It is safe for concurrent use.

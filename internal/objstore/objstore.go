@@ -59,9 +59,8 @@ type RangeReader interface {
 	ReadRange(ctx context.Context, ref Ref, offset int64, dst ...[]byte) error
 }
 
-// Store is the interface to a store. Implementations are safe for concurrent use. They retain no
-// arguments after a method returns.
-type Store interface {
+// Reader reads and lists objects.
+type Reader interface {
 	RangeReader
 
 	// Stat returns the object stored under key, or ErrNotFound.
@@ -70,16 +69,26 @@ type Store interface {
 	// List calls visit for every object whose key begins with prefix, in byte order of the keys. It
 	// stops if visit returns an error, and returns that error unchanged.
 	List(ctx context.Context, prefix string, visit func(Object) error) error
+}
+
+// Writer stores objects.
+type Writer interface {
+	// Put stores size bytes of body under key if cond is met, and otherwise returns ErrChanged.
+	// It may read body more than once, and at several offsets concurrently. After an error the
+	// object is either the old one or the new one, never a mixture.
+	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond Condition) (Object, error)
+}
+
+// Store is the interface to a store. Implementations are safe for concurrent use. They retain no
+// arguments after a method returns.
+type Store interface {
+	Reader
+	Writer
 
 	// Open reads one version from offset to its end, in sequence. The reader resumes broken
 	// transfers at the offset reached, and returns io.EOF only at the object's true end. The
 	// caller closes it. When ctx ends, so does the read.
 	Open(ctx context.Context, ref Ref, offset int64) (io.ReadCloser, error)
-
-	// Put stores size bytes of body under key if cond is met, and otherwise returns ErrChanged.
-	// It may read body more than once, and at several offsets concurrently. After an error the
-	// object is either the old one or the new one, never a mixture.
-	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond Condition) (Object, error)
 
 	// Delete removes key. A missing key is not an error.
 	Delete(ctx context.Context, key string) error
