@@ -7,6 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path"
+	"slices"
+
+	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // Format of a schedule (see docs/spec/index-format.md).
@@ -52,4 +56,19 @@ func (s *Store) OpenSchedule(ctx context.Context, digest string) (Schedule, erro
 		return nil, fmt.Errorf("schedule %.12s: %w", digest, err)
 	}
 	return of.Schedule, nil
+}
+
+// Schedules returns the digests of the stored schedules, the newest first.
+func (s *Store) Schedules(ctx context.Context) ([]string, error) {
+	var all []objstore.Object
+	err := s.cfg.Reader.List(ctx, s.cfg.Prefix+scheduleDir, func(o objstore.Object) error {
+		all = append(all, o)
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b objstore.Object) int { return b.Modified.Compare(a.Modified) })
+	digests := make([]string, len(all))
+	for i, o := range all {
+		digests[i] = path.Base(o.Key)
+	}
+	return digests, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,6 +21,10 @@ func TestSchedule_IsNamedByItsBytes(t *testing.T) {
 	}
 	if again, created, err := s.KeepSchedule(t.Context(), want); err != nil || created || again != digest {
 		t.Errorf("stored again: got %s, %v, %v", again, created, err)
+	}
+	second, _, err := s.KeepSchedule(t.Context(), want[:1])
+	if all, wrong := s.Schedules(t.Context()); err != nil || wrong != nil || !slices.Equal(all, []string{second, digest}) {
+		t.Errorf("got %v, %v, %v, want the newer schedule and the older one", all, err, wrong)
 	}
 	if got, err := s.OpenSchedule(t.Context(), digest); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
