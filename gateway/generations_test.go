@@ -71,7 +71,7 @@ func (g *generations) questions() []question {
 	all = append(all, question{"POST", subsetsPath + "?" + old, even})
 	const schedule = `{"schedule":[[32,1]]}`
 	g.post(schedulesPath, schedule)
-	all = append(all, question{"POST", schedulesPath, schedule})
+	all = append(all, question{"GET", schedulesPath, ""}, question{"POST", schedulesPath, schedule})
 	epoch := g.do("HEAD", "/v1/datasets/photos/epochs/0?seed=3&"+old).Header.Get("Content-Location")
 	return append(all, question{"POST", importancePath + "/snapshots", fmt.Sprintf(`{"url":%q}`, epoch)})
 }

@@ -71,7 +71,11 @@ func (d *document) whole(t *testing.T) object {
 			continue
 		}
 		described[key] = true
-		item := object{strings.ToLower(row.method): d.operation(row, op, "", op.id)}
+		item, _ := paths[row.name()].(object)
+		if item == nil {
+			item = object{}
+		}
+		item[strings.ToLower(row.method)] = d.operation(row, op, "", op.id)
 		if row.method == http.MethodGet {
 			item["head"] = d.operation(row, op, " (headers only)", "head"+strings.ToUpper(op.id[:1])+op.id[1:])
 		}
@@ -432,6 +436,7 @@ func operations() map[string]operation {
 			query: append(order, "warm_epoch", "from"), ok: document("How far it came.", "Warmed")},
 		"POST " + dataset + "/subsets": {id: "keepSubset", summary: "Store a subset by the keys of its samples, or one whose text is too long for an address.",
 			query: generation, body: "KeepSubset", ok: document("The subset was stored already.", "KeptSubset"), created: "The subset is stored now."},
+		"GET " + dataset + "/schedules": {id: "schedules", summary: "The schedules that are stored with the dataset, the newest first.", ok: document("Their digests.", "Schedules")},
 		"POST " + dataset + "/schedules": {id: "keepSchedule", summary: "Store a schedule for mixtures whose first source is the dataset.",
 			body: "KeepSchedule", ok: document("The schedule was stored already.", "KeptSchedule"), created: "The schedule is stored now."},
 		"POST " + dataset + "/importance":           {id: "report", summary: "Report the losses of batches.", body: "Reports", ok: document("The losses are on record.", "Accepted")},

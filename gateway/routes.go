@@ -61,6 +61,7 @@ func (g *Gateway) dataRoutes() []route {
 		{get, dataset + "/index", read, 0, g.getIndex},
 		{post, dataset + "/warm", warm, 0, g.postWarm},
 		{post, dataset + "/subsets", report, maxSubset, g.postSubset},
+		{get, dataset + "/schedules", read, 0, g.getSchedules},
 		{post, dataset + "/schedules", report, maxSchedule, g.postSchedule},
 		{post, weights, report, maxReports, g.postReports},
 		{post, weights + "/snapshots", report, maxBody, g.postSnapshot},

@@ -49,6 +49,20 @@ func (g *Gateway) postSchedule(x *exchange) error {
 	return sendJSONStatus(x, status, map[string]any{"schedule": digest, "dataset": x.dataset.Name()})
 }
 
+// getSchedules lists the digests of the schedules that are stored with the dataset, the newest first.
+func (g *Gateway) getSchedules(x *exchange) (err error) {
+	if err := noQuery(x); err != nil {
+		return err
+	}
+	digests := []string{}
+	if x.dataset.Selection != nil {
+		if digests, err = x.dataset.Selection.Schedules(x.r.Context()); err != nil {
+			return err
+		}
+	}
+	return sendJSON(x, map[string]any{"schedules": digests})
+}
+
 // scheduleOf returns the segments of the schedule that the URL of a mixture names. It is stored with
 // the first source.
 func scheduleOf(ctx context.Context, m address.Mixture, first *dataset) ([]shuffle.Segment, error) {

@@ -46,6 +46,11 @@ func TestSchedule_Delivers(t *testing.T) {
 	if again := r.schedule(http.StatusOK, "[[32,0,1],[160,1,1]]"); again != digest {
 		t.Errorf("got %s and %s for equal weights", digest, again)
 	}
+	newer := r.schedule(http.StatusCreated, "[[32,1,1]]")
+	var all struct{ Schedules []string }
+	if r.json(schedulesPath, &all); !slices.Equal(all.Schedules, []string{newer, digest}) {
+		t.Errorf("got the schedules %v, want %v", all.Schedules, []string{newer, digest})
+	}
 	m, err := shuffle.NewMixture(7, 96, []shuffle.Ingredient{{Samples: 50, Weight: 3}, {Samples: 50, Weight: 1}}, segments...)
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +77,10 @@ func TestSchedule_Delivers(t *testing.T) {
 				t.Fatal(err)
 			}
 			plans = append(plans, p.OrderDigest())
+		}
+		var e struct{ Schedule [][]uint64 }
+		if r.json("/v1/datasets/"+name+"/epochs/1?batch_size=16", &e); fmt.Sprint(e.Schedule) != "[[32 0 1] [160 1 1]]" {
+			t.Errorf("%s: got the schedule %v", name, e.Schedule)
 		}
 		got := r.segmentDigests("/v1/datasets/" + name + "/epochs/1?batch_size=16")
 		want := []shuffle.DigestAt{{Position: 0, Digest: m.Until(0, 32).OrderDigest(plans)}, {Position: 32, Digest: m.Until(1, 64).OrderDigest(plans)}, {Position: 160, Digest: m.OrderDigest(plans)}}

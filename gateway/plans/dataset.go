@@ -29,6 +29,7 @@ type Selection interface {
 	KeepSubset(ctx context.Context, d selection.Dataset, members selection.Base) (selection.SplitResult, error)
 	OpenQuarantine(ctx context.Context, digest string) (selection.Quarantine, error)
 	KeepSchedule(ctx context.Context, s selection.Schedule) (digest string, created bool, err error)
+	Schedules(ctx context.Context) (digests []string, err error)
 	OpenSchedule(ctx context.Context, digest string) (selection.Schedule, error)
 }
 

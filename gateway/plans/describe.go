@@ -37,7 +37,8 @@ type EpochInfo struct {
 	Memory        uint64       `json:"window_memory"`
 	Moved         *float64     `json:"moved,omitempty"` // with share=locality: share of samples that ranks read from other homes
 	*weightsInfo               // with importance
-	Sources       []SourceInfo `json:"sources,omitempty"` // sources of a mixture
+	Sources       []SourceInfo `json:"sources,omitempty"`  // sources of a mixture
+	Schedule      [][]uint64   `json:"schedule,omitempty"` // segments after the first: of each, its first position and the weight of each source
 	Links         EpochLinks   `json:"links"`
 }
 

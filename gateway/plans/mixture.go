@@ -201,6 +201,9 @@ func (p *Plans) describeMixed(ctx context.Context, held *Holds, d *Dataset, a ad
 		info.Memory += shuffle.Memory(own.Params, s.chunkLengths())
 	}
 	info.OrderDigest, info.Sources = m.OrderDigest(orders), d.Sources()
+	for _, g := range d.mixture.later {
+		info.Schedule = append(info.Schedule, append([]uint64{g.First}, g.Weights...))
+	}
 	for _, at := range m.OrderDigests(digests) {
 		info.PlanDigests = append(info.PlanDigests, PlanDigest(at))
 	}
