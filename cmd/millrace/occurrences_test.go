@@ -95,3 +95,35 @@ func TestOccurrences_NamesMissingArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestOccurrences_OfMixtureWithSchedule stores a schedule, and finds a sample of the first source
+// before and after the schedule omits the source.
+func TestOccurrences_OfMixtureWithSchedule(t *testing.T) {
+	gateway := gatewayFor(t, shards(t))
+	c, err := client.New(client.Config{Gateways: []string{gateway}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := c.KeepSchedule(t.Context(), "files", [][]uint64{{1000, 0, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "mix:files:1,files(subset=samples:0-2):1,samples=500,schedule=" + digest
+	resp, err := http.Head(gateway + "/v1/datasets/" + name + "/epochs/0/batches/0?batch_size=10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	var answer occurrences.Answer
+	if err := json.Unmarshal([]byte(ok(t, "occurrences", gateway+resp.Header.Get("Content-Location"), "--key", "f007", "--epochs", "0-3", "--json").stdout), &answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range answer.Occurrences {
+		if o.Epoch > 1 {
+			t.Errorf("got %+v, want no occurrence after position 1000", o)
+		}
+	}
+	if len(answer.Occurrences) < 2 {
+		t.Errorf("got %+v, want occurrences in the epochs 0 and 1", answer.Occurrences)
+	}
+}
