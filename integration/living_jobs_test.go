@@ -70,7 +70,7 @@ func (s listed) lines(y *yard) []string {
 		lines = append(lines, "  again: "+y.store.Dataset("photos"))
 	}
 	if s.mixture {
-		lines = append(lines, "mixtures:", "  both: photos,texts")
+		lines = append(lines, "mixtures:", "  both: photos:1,texts:1")
 	}
 	return lines
 }

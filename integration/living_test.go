@@ -371,7 +371,7 @@ func TestReloadsLeaveNothing(t *testing.T) {
 			name := fmt.Sprintf("set%d", i%9)
 			lines := []string{"texts", "  " + name + ": " + y.store.Dataset("mails")}
 			if i%2 == 0 {
-				lines = append(lines, "mixtures:", "  both: texts,"+name)
+				lines = append(lines, "mixtures:", "  both: texts:1,"+name+":1")
 			}
 			y.names(lines...)
 			if status, body := y.reload(); status != http.StatusOK {

@@ -18,17 +18,17 @@ import (
 func TestMixtureNeedsNoLuckWithMemory(t *testing.T) {
 	const sources, each, inBatch = 6, 160, 4
 	store := harness.Open(t, "dir")
-	var args, names, counts []string
+	var args, names, shares []string
 	for i := range sources {
 		name := fmt.Sprintf("part-%d", i)
 		files, _ := harness.Files(t, each+i, 64<<10) // the bytes of each source differ
 		harness.Pack(t, store, files, name, "--shard-size", "4MiB", "--chunk-size", "256KiB", "--batch-size", "16")
-		names, counts = append(names, name), append(counts, fmt.Sprint(inBatch))
+		names, shares = append(names, name), append(shares, fmt.Sprintf("%s:%d", name, inBatch))
 		if i > 0 {
 			args = append(args, "--dataset", name+"="+store.Dataset(name))
 		}
 	}
-	args = append(args, "--mixture", "blend="+strings.Join(names, ",")+",per-batch="+strings.Join(counts, "/"), "MILLRACE_BUDGET_WAIT=10m")
+	args = append(args, "--mixture", "blend="+strings.Join(shares, ",")+",per-batch", "MILLRACE_BUDGET_WAIT=10m")
 	large := harness.Serve(t, store, names[0], append(args, "--cache-size", "256MiB")...)
 	small := harness.Serve(t, store, names[0], append(args, "--cache-size", "8MiB")...)
 

@@ -48,7 +48,7 @@ func TestSelections(t *testing.T) {
 			harness.Pack(t, store, files, "set", small()...)
 			more, _ := harness.Files(t, 100, 1000)
 			harness.Pack(t, store, more, "more", small()...)
-			args := []string{"--dataset", "more=" + store.Dataset("more"), "--mixture", "blend=set:3,more:1,samples=200", "--mixture", "fixed=set,more,per-batch=9/3", "--cache-size", "64MiB"}
+			args := []string{"--dataset", "more=" + store.Dataset("more"), "--mixture", "blend=set:3,more:1,samples=200", "--mixture", "fixed=set:9,more:3,per-batch", "--cache-size", "64MiB"}
 			one, two := harness.Serve(t, store, "set", args...), harness.Serve(t, store, "set", args...)
 			whole := keysOfEpoch(t, "set", "?batch_size=64", one, two)
 

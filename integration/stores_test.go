@@ -81,7 +81,7 @@ func (c *clouds) serve(t *testing.T, args ...string) *harness.Gateway {
 // data of the others.
 func TestTwoCloudsAndADirectory(t *testing.T) {
 	c := openClouds(t)
-	mixed := "all=" + strings.Join(c.names(), ",") + ",per-batch=3/3/3/3"
+	mixed := "all=" + strings.Join(c.names(), ":3,") + ":3,per-batch"
 	for i, name := range c.names() {
 		files, _ := harness.Files(t, 60+i, 4000) // the bytes of each store differ
 		harness.MustRun(t, c.env, append([]string{"pack", files, c.address(name), "--batch-size", "12"}, small()...)...)

@@ -20,7 +20,7 @@ func (a *app) serve() *cobra.Command {
 		Long: `Serves shuffled batches of indexed datasets over HTTP. Every flag is also a setting: --cache-size is
 MILLRACE_CACHE_SIZE in the environment, and cache-size in section memory of a configuration file.`,
 		Manual: `Flags override the environment, which overrides the file of --config. NAME= is optional in --dataset,
-which takes ,index=URL and ,links=follow; --mixture takes ,samples=N ,choose=N/... ,per-batch=N/...
+which takes ,index=URL and ,links=follow; --mixture takes ,samples=N ,per-batch
 On SIGTERM the gateway reports itself not ready, serves for --lame-duck, then waits for requests up
 to drain-timeout. Ctrl-C skips --lame-duck without readers. A second signal stops it immediately.
 SIGHUP reloads --datasets and the newest indexes. S3 credentials come from the AWS chain or the

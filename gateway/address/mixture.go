@@ -45,14 +45,23 @@ func IsMixture(name string) bool { return strings.HasPrefix(name, mixturePrefix)
 // ParseMixture parses mix:SOURCE:SHARE,...[,samples=N][,schedule=DIGEST][,per-batch]. A source is a
 // dataset name, optionally followed by subset= and quarantine= in parentheses, in query syntax.
 func ParseMixture(name string) (Mixture, error) {
+	if len(name) > maxMixtureText {
+		return Mixture{}, RefuseParameter("dataset", "the mixture has more than %d bytes", maxMixtureText)
+	}
+	m, err := ParseDefinition(strings.TrimPrefix(name, mixturePrefix), 1)
+	if n := len(m.Sources); err == nil && n > maxSources {
+		err = RefuseParameter("dataset", "the mixture has %d sources: must have 1 to %d", n, maxSources)
+	}
+	m.reduce()
+	return m, err
+}
+
+// ParseDefinition parses the text of a mixture after mix:, of any length, with shares of at least
+// least, and does not reduce them.
+func ParseDefinition(text string, least uint64) (Mixture, error) {
 	q := &Query{}
 	var m Mixture
-	if len(name) > maxMixtureText {
-		q.Fail("dataset", "the mixture has more than %d bytes", maxMixtureText)
-		return m, q.Err()
-	}
-	parts := splitOutside(strings.TrimPrefix(name, mixturePrefix))
-	least := uint64(1)
+	parts := splitOutside(text)
 	if slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, schedulePrefix) }) {
 		least = 0 // a later segment may add the source
 	}
@@ -68,8 +77,8 @@ func ParseMixture(name string) (Mixture, error) {
 			m.Sources = append(m.Sources, parseSource(q, part, least))
 		}
 	}
-	if n := len(m.Sources); n == 0 || n > maxSources {
-		q.Fail("dataset", "the mixture has %d sources: must have 1 to %d", n, maxSources)
+	if len(m.Sources) == 0 {
+		q.Fail("dataset", "the mixture has 0 sources: must have 1 to %d", maxSources)
 	}
 	for i, s := range m.Sources {
 		if slices.ContainsFunc(m.Sources[:i], func(t Source) bool { t.Share = s.Share; return t == s }) {
@@ -82,7 +91,6 @@ func ParseMixture(name string) (Mixture, error) {
 	if m.Schedule != "" && m.Samples == 0 {
 		q.Fail("dataset", "a schedule requires samples=N, because its positions count over epochs of a fixed length")
 	}
-	m.reduce()
 	return m, q.Err()
 }
 

@@ -105,7 +105,7 @@ func TestParse_ReportsAllFaults(t *testing.T) {
 
 func TestAnd_RejectsDuplicateNames(t *testing.T) {
 	flags := Flags([]location.Location{{Name: "a", Dir: "/a"}}, nil)
-	more, err := Parse("f", []byte("datasets:\n  b: /b\n  c: /c\nmixtures:\n  c: a,b\n"))
+	more, err := Parse("f", []byte("datasets:\n  b: /b\n  c: /c\nmixtures:\n  c: a:1,b:1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

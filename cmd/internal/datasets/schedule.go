@@ -26,11 +26,11 @@ func setSchedule(m *address.Mixture, entries [][2]string) error {
 	}
 	var rows [][]uint64
 	for _, e := range entries {
-		next, err := parseCounts(e[1], 0)
+		next, err := parseNumbers(e[1])
 		if err == nil && len(next) != len(last) {
 			err = fmt.Errorf("got %d weights for %d sources", len(next), len(last))
 		}
-		at, wrong := parseCounts(strings.Replace(e[0], "-", "/", 1), 0)
+		at, wrong := parseNumbers(strings.Replace(e[0], "-", "/", 1))
 		if err == nil && (wrong != nil || len(at) != 1 && !isRamp(at)) {
 			err = fmt.Errorf("must be a position, or a ramp FIRST-LAST/LENGTH of at most %d whole steps", maxRampSteps)
 		}
@@ -48,6 +48,18 @@ func setSchedule(m *address.Mixture, entries [][2]string) error {
 	}
 	m.Segments = segments
 	return nil
+}
+
+// parseNumbers parses N/N/...
+func parseNumbers(text string) (out []uint64, err error) {
+	for part := range strings.SplitSeq(text, "/") {
+		n, reason := address.ParseDecimal(part)
+		if reason != "" {
+			return nil, errors.New("must be whole numbers, separated by slashes")
+		}
+		out = append(out, n)
+	}
+	return out, nil
 }
 
 // isRamp reports whether numbers are the first and last position of a ramp and the length of its

@@ -49,7 +49,7 @@ func TestSchedule_ReportsFaults(t *testing.T) {
 		"{" + mix + ", schedule: {x: 1/1}}":                "schedule: x: must be a position, or a ramp",
 		"{" + mix + ", schedule: {10: 1}}":                 "schedule: 10: got 1 weights for 2 sources",
 		"{" + mix + ", schedule: {10: 1/1/1}}":             "schedule: 10: got 3 weights for 2 sources",
-		"{" + mix + ", schedule: {10: 1/-1}}":              "schedule: 10: must be one whole number of at least 0",
+		"{" + mix + ", schedule: {10: 1/-1}}":              "schedule: 10: must be whole numbers",
 		"{" + mix + ", schedule: {10: 0/0}}":               "segment 1: has no positive weight",
 		"{" + mix + ", schedule: {20: 1/0, 10: 0/1}}":      "segment 2: begins at position 10: must be after 20",
 		"{" + mix + ", schedule: {10: 1/0, 10: 0/1}}":      `"10" is given twice`,
@@ -60,11 +60,11 @@ func TestSchedule_ReportsFaults(t *testing.T) {
 		"{" + mix + ", schedule: {10-265/1: 0/1}}":         "schedule of 257 segments: must be at most 256",
 		"{" + mix + ", schedule: {10-20/1: 0/16777217}}":   "sum to more than 16777216",
 		"{mix: 'a:1,b:1', schedule: {10: 0/1}}":            "must have weights, samples=N",
-		"{mix: 'a,b,per-batch=1/2', schedule: {10: 0/1}}":  "must have weights, samples=N",
-		"{mix: 'a:-1,b:1,samples=9', schedule: {10: 0/1}}": "the weight must be a whole number, at least 0",
+		"{mix: 'a:1,b:2,per-batch', schedule: {10: 0/1}}":  "must have weights, samples=N",
+		"{mix: 'a:-1,b:1,samples=9', schedule: {10: 0/1}}": "a:-1: must be SOURCE:SHARE, with a whole number from 0",
 		"{" + mix + ", plan: {10: 0/1}}":                   `unknown key "plan": must be mix or schedule`,
-		"{schedule: {10: 0/1}}":                            "the name of a dataset",
-		"'a:0,b:1'":                                        "the weight must be a whole number, at least 1",
+		"{schedule: {10: 0/1}}":                            "must be SOURCE:SHARE",
+		"'a:0,b:1'":                                        "a:0: must be SOURCE:SHARE, with a whole number from 1",
 	} {
 		if _, err := Parse("f", []byte("mixtures:\n  m: "+text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -163,45 +162,6 @@ func TestReload_AddsReplacesAndRemovesDatasets(t *testing.T) {
 	}
 }
 
-// TestReload_ScheduleKeepsItsPast edits a schedule from a position on: the batches before it, the
-// plan digests and the first half of the generation stay. The occurrences follow the schedule.
-func TestReload_ScheduleKeepsItsPast(t *testing.T) {
-	a, b := dataset(t), dataset(t)
-	file := func(schedule string) string {
-		return fmt.Sprintf("  a: %s\n  b: %s\nmixtures:\n  both: {mix: 'a:3,b:1,samples=80', schedule: {%s}}\n", a, b, schedule)
-	}
-	type answers struct {
-		batches            []string
-		digests            []string
-		generation, places string
-	}
-	ask := func(r *rig) (out answers) {
-		for i := range 8 {
-			_, generation, body := r.get(fmt.Sprintf("/v1/datasets/both/epochs/0/batches/%d?batch_size=10", i))
-			out.batches, out.generation = append(out.batches, body), generation
-		}
-		_, _, body := r.get("/v1/datasets/both/epochs/0?batch_size=10")
-		out.digests = regexp.MustCompile(`"digest":"[0-9a-f]{32}"`).FindAllString(body, -1)
-		_, _, out.places = r.get("/v1/datasets/both/occurrences?batch_size=10&epochs=0&key=f007")
-		return out
-	}
-	r := newRig(t, file("20: 0/1, 40-60/10: 3/1"), nil)
-	defer r.Close()
-	was := ask(r)
-	r.write(file("20: 0/1, 50: 1/0"))
-	r.reload()
-	now := ask(r)
-	if !slices.Equal(now.batches[:4], was.batches[:4]) || now.batches[4] == was.batches[4] || now.generation[:32] != was.generation[:32] || now.generation == was.generation {
-		t.Errorf("the past of generation %s changed in %s", was.generation, now.generation)
-	}
-	if len(was.digests) != 5 || len(now.digests) != 3 || !slices.Equal(now.digests[:2], was.digests[:2]) || now.digests[2] == was.digests[2] {
-		t.Errorf("got digests %v, then %v", was.digests, now.digests)
-	}
-	if now.places == was.places || !strings.Contains(now.places, `"position"`) {
-		t.Errorf("got occurrences %s, then %s", was.places, now.places)
-	}
-}
-
 // TestFollow_ServesNewIndexes: a URL without a generation is answered from the new index, and a URL
 // with one from the index that it names.
 func TestFollow_ServesNewIndexes(t *testing.T) {
@@ -335,7 +295,7 @@ func TestKeeper_OpensOlderGenerationsOnDemand(t *testing.T) {
 	_, old, before := first.get(batchOf("a"))
 	first.Close()
 	grow(t, a, "more.txt")
-	r := newRig(t, "  a: "+a+"\n  same: "+a+"\nmixtures:\n  both: a,same\n", nil)
+	r := newRig(t, "  a: "+a+"\n  same: "+a+"\nmixtures:\n  both: a:1,same:1\n", nil)
 	defer r.Close()
 	if code, got, _ := r.get(batchOf("a") + "?generation=" + strings.Repeat("0", 32)); code != http.StatusNotFound {
 		t.Errorf("got %d of generation %.12s, want 404", code, got)
@@ -481,7 +441,7 @@ func TestKeeper_ClosesUnusedGenerations(t *testing.T) {
 		var names []string
 		for i := range 100 {
 			name := fmt.Sprintf("b%d", i%7)
-			r.write("  a: " + a + "\n  " + name + ": " + b + "\nmixtures:\n  m" + name + ": a," + name + "\n")
+			r.write("  a: " + a + "\n  " + name + ": " + b + "\nmixtures:\n  m" + name + ": a:1," + name + ":1\n")
 			names = append(names, strings.Join(r.reload(), " "))
 			if code, _, body := r.get(batchOf("m" + name)); code != http.StatusOK {
 				t.Fatalf("got %d %s", code, body)
