@@ -59,14 +59,6 @@ func (c *Client) Datasets(ctx context.Context) ([]Dataset, error) {
 	return all.Datasets, nil
 }
 
-// KeepSchedule stores the later segments of mixtures whose first source is a dataset: of each, its
-// first position and the weight of each source. It returns the digest for schedule= in their names.
-func (c *Client) KeepSchedule(ctx context.Context, dataset string, segments [][]uint64) (digest string, err error) {
-	var kept struct{ Schedule string }
-	err = c.Post(ctx, "/v1/datasets/"+dataset+"/schedules", nil, map[string]any{"schedule": segments}, &kept)
-	return kept.Schedule, err
-}
-
 // DatasetName returns Config.Dataset, or the name of the gateways' default dataset.
 func (c *Client) DatasetName(ctx context.Context) (string, error) {
 	if c.cfg.Dataset != "" {

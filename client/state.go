@@ -100,6 +100,9 @@ func (c *Client) Resume(ctx context.Context, opt Options, s State) (Options, err
 	case fresh:
 		return opt, nil
 	case digest != s.Plan:
+		if change := c.change(ctx, name, opt, &p, s); change != "" {
+			return opt, fmt.Errorf("%w: %s", ErrState, change)
+		}
 		return opt, fmt.Errorf("%w: plan digest is %s, state has %s: use the seed, shuffle, window, strata, subset, importance and mixture of the run", ErrState, digest, s.Plan)
 	case s.Position > p.Samples:
 		return opt, fmt.Errorf("%w: position is %d, the epoch has %d", ErrState, s.Position, p.Samples)
