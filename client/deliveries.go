@@ -24,9 +24,8 @@ type deliveries struct {
 	mu      sync.Mutex // guards the fields below
 	samples uint64
 	seen    uint64
-	padded  uint64
 	came    uint64                // number of distinct positions delivered
-	bits    map[uint64]*page      // bitmaps of positions, by page number
+	bits    map[uint64]uint64     // bitmaps of 64 positions
 	keys    map[[16]byte]struct{} // digests of shards and keys; nil: samples may repeat
 	faults  []string
 	more    int
@@ -35,30 +34,22 @@ type deliveries struct {
 // maxFaults bounds the faults that Check lists. Further faults are only counted.
 const maxFaults = 10
 
-// page is a bitmap of adjacent positions. It is small, so that a gateway that scatters positions
-// cannot make the client allocate much more memory than the gateway sends.
-type page [64]uint64
-
-// pagePositions is the number of positions in a page.
-const pagePositions = 64 * 64
-
 // newDeliveries returns the deliveries of an epoch with the given number of positions. If samples
 // may repeat, as draws by importance and substitutes of a quarantine do, it stores no keys.
 func newDeliveries(positions uint64, repeat bool) *deliveries {
-	d := &deliveries{samples: positions, bits: map[uint64]*page{}}
+	d := &deliveries{samples: positions, bits: map[uint64]uint64{}}
 	if !repeat {
 		d.keys = map[[16]byte]struct{}{}
 	}
 	return d
 }
 
-// Add records the samples of a batch. It counts padding samples separately.
+// Add records the samples of a batch, without padding.
 func (l *deliveries) Add(b *Batch) {
 	b.needManifest()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(b.manifest) - int(min(b.Padded, uint64(len(b.manifest))))
-	l.padded += uint64(len(b.manifest) - n)
 	for _, s := range b.manifest[:n] {
 		l.note(b, s)
 	}
@@ -70,16 +61,11 @@ func (l *deliveries) note(b *Batch, s Sample) {
 		l.fault("position %d in batch %d is beyond the %d samples of the epoch", s.Position, b.Number, l.samples)
 		return
 	}
-	p := l.bits[s.Position/pagePositions]
-	if p == nil {
-		p = new(page)
-		l.bits[s.Position/pagePositions] = p
-	}
-	word, bit := s.Position%pagePositions/64, uint64(1)<<(s.Position%64)
-	if p[word]&bit != 0 {
+	word, bit := s.Position/64, uint64(1)<<(s.Position%64)
+	if l.bits[word]&bit != 0 {
 		l.fault("position %d (%q) was delivered again in batch %d", s.Position, s.Key, b.Number)
 	} else {
-		p[word] |= bit
+		l.bits[word] |= bit
 		l.came++
 	}
 	if l.keys == nil {
@@ -118,14 +104,8 @@ func (l *deliveries) Missing() uint64 {
 // firstMissing returns the lowest position not delivered yet.
 func (l *deliveries) firstMissing() uint64 {
 	for n := uint64(0); ; n++ {
-		p := l.bits[n]
-		if p == nil {
-			return n * pagePositions
-		}
-		for i, w := range p {
-			if w != ^uint64(0) {
-				return n*pagePositions + uint64(i)*64 + uint64(bits.TrailingZeros64(^w))
-			}
+		if w := l.bits[n]; w != ^uint64(0) {
+			return n*64 + uint64(bits.TrailingZeros64(^w))
 		}
 	}
 }

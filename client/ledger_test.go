@@ -40,7 +40,7 @@ func TestLedger_CoversARunThatResumesOnOtherRanks(t *testing.T) {
 	attempt(2, 0, 0, 2, 3)
 	attempt(3, 0, 2, 100, 0)
 	attempt(1, 1, 0, 100, 2)
-	parts, err := ledger.Parse(strings.NewReader(strings.Join(saved, "")))
+	parts, err := ledger.Parse([]byte(strings.Join(saved, "")))
 	if err != nil {
 		t.Fatal(err)
 	}

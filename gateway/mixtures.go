@@ -194,34 +194,15 @@ func (g *Gateway) buildMixture(x *exchange, m address.Mixture, parts []*dataset)
 	if g.cfg.Mix == nil {
 		return nil, address.Refuse(address.NotFound, "this gateway does not support mixtures")
 	}
-	sources := make([]plans.Source, len(parts))
-	for i, s := range m.Sources {
-		sources[i] = sourceOf(parts[i], s, m.PerBatch)
-		own := address.Plan{Quarantine: s.Quarantine}
-		own.Params.Subset = s.Subset
-		if err := g.plans.Complete(x.r.Context(), parts[i].Dataset, &own); err != nil {
-			return nil, err
-		}
-		sources[i].Samples = own.Samples
+	own := make([]*plans.Dataset, len(parts))
+	for i, d := range parts {
+		own[i] = d.Dataset
 	}
-	schedule, err := scheduleOf(x.r.Context(), m, parts[0])
+	d, err := g.plans.Mix(x.r.Context(), m, own, body.Forms)
 	if err != nil {
 		return nil, err
 	}
-	d, err := plans.NewMixture(m.Name(), m.Samples, sources, schedule, body.Forms)
-	if err != nil {
-		return nil, address.RefuseParameter("dataset", "%v", err)
-	}
 	return g.newMixture(d, parts), nil
-}
-
-// sourceOf returns dataset d as source s of a mixture.
-func sourceOf(d *dataset, s address.Source, perBatch bool) plans.Source {
-	of := plans.Source{Dataset: d.Dataset, Weight: s.Share, Subset: s.Subset, Quarantine: s.Quarantine}
-	if perBatch {
-		of.Weight, of.PerBatch = 1, s.Share
-	}
-	return of
 }
 
 // newMixture returns the served dataset of a mixture.

@@ -1,13 +1,10 @@
 package gateway
 
 import (
-	"context"
-	"errors"
 	"net/http"
 
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/gateway/address"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // Limits of a request that stores a schedule.
@@ -61,28 +58,4 @@ func (g *Gateway) getSchedules(x *exchange) (err error) {
 		}
 	}
 	return sendJSON(x, map[string]any{"schedules": digests})
-}
-
-// scheduleOf returns the segments of the schedule that the URL of a mixture names. It is stored with
-// the first source.
-func scheduleOf(ctx context.Context, m address.Mixture, first *dataset) ([]shuffle.Segment, error) {
-	if m.Schedule == "" {
-		return nil, nil
-	}
-	err := selection.ErrNotFound
-	var rows selection.Schedule
-	if first.Selection != nil {
-		rows, err = first.Selection.OpenSchedule(ctx, m.Schedule)
-	}
-	if errors.Is(err, selection.ErrNotFound) {
-		return nil, address.Refuse(address.NotFound, "dataset %s has no schedule %.12s: store it with POST /v1/datasets/%[1]s/schedules", first.Name(), m.Schedule).Because(err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	segments, err := address.Segments(rows, len(m.Sources))
-	if err != nil {
-		return nil, address.RefuseParameter("dataset", "schedule %.12s: %v", m.Schedule, err)
-	}
-	return segments, nil
 }

@@ -207,7 +207,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 		if d == nil {
 			return nil, fmt.Errorf("source %q is not served", s.Dataset)
 		}
-		sources = append(sources, sourceOf(d, s, m.PerBatch))
+		sources = append(sources, plans.NewSource(d.Dataset, s, m.PerBatch))
 		parts = append(parts, d)
 	}
 	d, err := plans.NewMixture(m.Name, m.Samples, sources, m.Segments, body.Forms)

@@ -101,7 +101,7 @@ func (r *run) lines() (lines []string) {
 
 func parse(t *testing.T, lines []string) []ledger.Part {
 	t.Helper()
-	parts, err := ledger.Parse(strings.NewReader(strings.Join(lines, "")))
+	parts, err := ledger.Parse([]byte(strings.Join(lines, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestAudit_Of512RanksIsFast(t *testing.T) {
 		text.Write(line)
 	}
 	begun := time.Now()
-	parts, err := ledger.Parse(&text)
+	parts, err := ledger.Parse(text.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}

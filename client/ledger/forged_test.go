@@ -162,7 +162,7 @@ type verdict struct {
 
 func judge(text string) (v verdict, said string) {
 	v.Text = text
-	parts, err := ledger.Parse(strings.NewReader(text))
+	parts, err := ledger.Parse([]byte(text))
 	if err != nil {
 		return v, err.Error()
 	}

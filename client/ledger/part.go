@@ -3,7 +3,6 @@
 package ledger
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/sha256"
@@ -11,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/bits"
 	"net/url"
 	"slices"
@@ -20,9 +18,6 @@ import (
 
 // version is the version of the format that this package reads and writes.
 const version = 1
-
-// maxLine bounds the length of a part in bytes.
-const maxLine = 256 << 20
 
 // Place is a position of an epoch: epoch, position.
 type Place [2]uint64
@@ -72,7 +67,7 @@ func (p *Part) Add(epoch, first, end uint64) {
 
 // Resume makes the part continue the ledgers of all ranks in a checkpoint, in any order.
 func (p *Part) Resume(ledgers string) error {
-	parts, err := Parse(strings.NewReader(ledgers))
+	parts, err := Parse([]byte(ledgers))
 	if err != nil {
 		return err
 	}
@@ -119,33 +114,20 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Parse reads the parts of a ledger, one per line.
-func Parse(r io.Reader) (parts []Part, err error) {
-	in := bufio.NewScanner(r)
-	in.Buffer(nil, maxLine)
-	in.Split(lines)
-	for in.Scan() {
-		p, err := parse(in.Bytes())
+// Parse returns the parts of a ledger, one per line.
+func Parse(text []byte) (parts []Part, err error) {
+	for line := range bytes.Lines(text) {
+		line, whole := bytes.CutSuffix(line, []byte("\n"))
+		p, err := parse(line)
+		if !whole {
+			err = errors.New("the ledger is truncated: its last line has no line feed")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", len(parts)+1, err)
 		}
 		parts = append(parts, p)
 	}
-	if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("line %d: %w", len(parts)+1, err)
-	}
 	return parts, nil
-}
-
-// lines splits a text after line feeds. It returns a last line without one as an error.
-func lines(text []byte, end bool) (n int, line []byte, err error) {
-	if i := bytes.IndexByte(text, '\n'); i >= 0 {
-		return i + 1, text[:i], nil
-	}
-	if end && len(text) > 0 {
-		return 0, nil, errors.New("the ledger is truncated: its last line has no line feed")
-	}
-	return 0, nil, nil
 }
 
 func parse(line []byte) (p Part, err error) {

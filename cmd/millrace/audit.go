@@ -21,18 +21,19 @@ gateway.`,
   millrace audit ledgers/*.jsonl --key img-123 --offline s3://bucket/photos`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
-			var l location.Location
-			var key, shard, offline string
+			var from []location.Location
+			var key, shard string
+			var offline []string
 			f.Text(&key, "key", "", "`KEY` list when the run read the sample with this key")
 			f.Text(&shard, "shard", "", "`SHARD` shard that holds the sample, if several shards have --key")
-			f.Text(&offline, "offline", "", "`DATASET` read the index of this dataset, for --key")
+			f.Repeated(&offline, "offline", ",", location.Split, "`DATASET` index to read for --key; for a mixture NAME=DATASET per source")
 			f.Output(a.App)
 			check := func([]string) {
-				if (key == "") != (offline == "") {
+				if (key == "") != (len(offline) == 0) {
 					f.Fault("--key and --offline require each other")
 				}
-				if offline != "" {
-					l = one(f, offline)
+				for _, dataset := range offline {
+					from = append(from, one(f, dataset))
 				}
 			}
 			return check, func(ctx context.Context, files []string) error {
@@ -41,7 +42,7 @@ gateway.`,
 					return err
 				}
 				if key != "" {
-					if err := answer.Find(ctx, &s, l, key, shard); err != nil {
+					if err := answer.Find(ctx, &s, from, key, shard); err != nil {
 						return err
 					}
 				}

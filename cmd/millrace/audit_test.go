@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,7 +27,7 @@ func writeLedgers(t *testing.T, url string, samples uint64, change func(*ledger.
 	}
 	for rank := range uint64(2) {
 		p := ledger.Part{
-			Previous: []string{}, Generation: u.URL.Query().Get("generation")[:32], Plans: []ledger.Plan{{Digest: strings.Repeat("b", 32)}},
+			Previous: []string{}, Generation: ledger.Brief(u.URL.Query().Get("generation")), Plans: []ledger.Plan{{Digest: strings.Repeat("b", 32)}},
 			URL: url, Rank: rank, Ranks: 2, Positions: samples, Read: []ledger.Range{{0, 0, samples}, {1, 0, samples}},
 		}
 		change(&p)
@@ -108,8 +110,8 @@ func TestAudit_FailsIfPositionsAreMissing(t *testing.T) {
 	})
 	o := millrace(t, nil, append([]string{"audit"}, files...)...)
 	for _, want := range []string{
-		"attempt 0: 1:96 to 2:0 not read by rank 1\n",
-		"attempt 0: 0:90 to 0:92 read more than once by rank 1\n",
+		"attempt 0: 1:96 to 2:0 not read by ranks [1]\n",
+		"attempt 0: 0:90 to 0:92 read more than once by ranks [1]\n",
 	} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("got %s, want %q", o.stdout, want)
@@ -131,5 +133,48 @@ func TestAudit_FailsIfPositionsAreMissing(t *testing.T) {
 		if o := millrace(t, nil, append([]string{"audit"}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%v: got exit code %d and %s, want 2 and %q", args, o.code, o.stderr, want)
 		}
+	}
+}
+
+// TestAudit_ListsReadingsOfAMixture compares the readings with the manifests of a gateway.
+func TestAudit_ListsReadingsOfAMixture(t *testing.T) {
+	dir := shards(t)
+	ok(t, "index", dir)
+	gateway := gatewayFor(t, dir)
+	const mixture = "mix:files(subset=samples:0-19):3,files(subset=samples:20-49):1,samples=60"
+	at := gateway + "/v1/datasets/" + mixture + "/epochs/"
+	url := locationOf(t, at+"0/batches/0?batch_size=8&seed=4")
+	files := writeLedgers(t, url, 60, func(p *ledger.Part) { p.Plans[0].Digest = strings.Repeat("c", 32) })
+	got := read[audit.Answer](t, append([]string{"audit", "--key", "f007", "--offline", "files=" + dir}, files...)...)
+	var want []ledger.Place
+	for epoch := range uint64(2) {
+		for batch := range 8 {
+			var manifest struct{ Samples []client.Sample }
+			resp, err := http.Get(fmt.Sprintf("%s%d/batches/%d/manifest?batch_size=8&seed=4", at, epoch, batch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.NewDecoder(resp.Body).Decode(&manifest); err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			for _, s := range manifest.Samples {
+				if s.Key == "f007" {
+					want = append(want, ledger.Place{epoch, s.Position})
+				}
+			}
+		}
+	}
+	if len(want) < 4 || len(got.Readings) != len(want) {
+		t.Fatalf("got %+v, want %v", got.Readings, want)
+	}
+	for i, r := range got.Readings {
+		if (ledger.Place{r.Epoch, r.Position}) != want[i] {
+			t.Errorf("reading %d: got %+v, want %v", i, r, want[i])
+		}
+	}
+	o := millrace(t, nil, append([]string{"audit", "--key", "f007", "--offline", "photos=" + dir}, files...)...)
+	if want := "name the dataset of each source, with --offline files=DATASET"; o.code == 0 || !strings.Contains(o.stderr, want) {
+		t.Errorf("got exit code %d and %s, want %q", o.code, o.stderr, want)
 	}
 }

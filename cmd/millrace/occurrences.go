@@ -22,24 +22,24 @@ default plan of the current generation. Reads no data.`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var q occurrences.Question
 			var s location.Stores
-			var l location.Location
-			var offline string
+			var from []location.Location
+			var offline []string
 			f.Text(&q.Key, "key", "", "`KEY` key of the sample")
 			f.Text(&q.Shard, "shard", "", "`SHARD` shard that holds the sample, if several shards have --key")
 			f.Text(&q.Epochs, "epochs", "", "`N-N` first and last epoch, or N")
-			f.Text(&offline, "offline", "", "`DATASET` read the index of this dataset instead of asking a gateway")
+			f.Repeated(&offline, "offline", ",", location.Split, "`DATASET` index to read, without a gateway; for a mixture NAME=DATASET per source")
 			f.Output(a.App)
 			check := func(args []string) {
-				if offline != "" {
-					l = one(f, offline)
+				for _, dataset := range offline {
+					from = append(from, one(f, dataset))
 				}
 				q.URL, q.Retrying = args[0], a.retrying()
-				if err := q.Check(offline != ""); err != nil {
+				if err := q.Check(len(offline) > 0); err != nil {
 					f.Fault("%w", err)
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error {
-				answer, err := q.Answer(ctx, &s, l)
+				answer, err := q.Answer(ctx, &s, from)
 				if err != nil {
 					return err
 				}

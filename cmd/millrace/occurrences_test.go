@@ -68,7 +68,6 @@ func TestOccurrences_NamesMissingArguments(t *testing.T) {
 		"must be GATEWAY/NAME or the URL":              {"http://127.0.0.1:1/v1/stats", "--key", "k", "--epochs", "0"},
 		"the URL has no generation":                    {"http://127.0.0.1:1/epoch/0/batch/3", "--key", "k", "--epochs", "0"},
 		"--offline requires the URL":                   {"http://127.0.0.1:1/photos", "--key", "k", "--epochs", "0", "--offline", "/"},
-		"the URL names a mixture: ask a gateway":       {batch + "," + generation, "--key", "k", "--epochs", "0", "--offline", "/"},
 		"occurrences: --epochs N-N is required\n":      {batch, "--key", "k"},
 		"occurrences: --key KEY is required\n":         {batch, "--epochs", "0"},
 		"add it, or --offline":                         {strings.TrimPrefix(batch, "http://127.0.0.1:1"), "--key", "k", "--epochs", "0"},

@@ -77,7 +77,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, d location.
 	}
 	bad := map[uint64]selection.Bad{}
 	for _, b := range named {
-		n, err := inventory.FindSample(ctx, d, b.Key, b.Shard)
+		n, err := inventory.FindSample(ctx, d.Index, b.Key, b.Shard)
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", d.Loc, err)
 		}

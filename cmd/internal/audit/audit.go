@@ -4,13 +4,13 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/millrace-data/millrace/client/ledger"
@@ -51,16 +51,13 @@ func (a *Answer) Err() error {
 func Read(files []string) (a Answer, err error) {
 	var parts []ledger.Part
 	for _, name := range files {
-		f, err := os.Open(name)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return a, fmt.Errorf("read ledger: %w", err)
 		}
-		some, err := ledger.Parse(f)
+		some, err := ledger.Parse(text)
 		if err != nil {
-			err = &Error{err.Error()}
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
-			return a, fmt.Errorf("read ledger %s: %w", name, err)
+			return a, &Error{fmt.Sprintf("ledger %s, %v", name, err)}
 		}
 		parts = append(parts, some...)
 	}
@@ -70,12 +67,12 @@ func Read(files []string) (a Answer, err error) {
 // maxEpochs is the number of epochs that one question may ask about.
 const maxEpochs = 1000
 
-// Find adds the readings of a sample, from the index at a location.
-func (a *Answer) Find(ctx context.Context, s *location.Stores, l location.Location, key, shard string) error {
+// Find adds the readings of a sample, from the indexes at locations.
+func (a *Answer) Find(ctx context.Context, s *location.Stores, from []location.Location, key, shard string) error {
 	for _, t := range a.List {
 		for first := t.Parts[0].Start[0]; first <= t.End[0] && t.Parts[0].Start.Compare(t.End) < 0; first += maxEpochs {
 			q := occurrences.Question{Key: key, Shard: shard, Epochs: fmt.Sprintf("%d-%d", first, min(first+maxEpochs-1, t.End[0]))}
-			if err := a.find(ctx, s, l, t, q); err != nil {
+			if err := a.find(ctx, s, from, t, q); err != nil {
 				return fmt.Errorf("attempt %d: %w", t.Parts[0].Attempt, err)
 			}
 		}
@@ -86,7 +83,7 @@ func (a *Answer) Find(ctx context.Context, s *location.Stores, l location.Locati
 
 // find adds the readings of an attempt. It compares the plan with that without the quarantine: a
 // position in only one of both has a substitute.
-func (a *Answer) find(ctx context.Context, s *location.Stores, l location.Location, t *ledger.Attempt, q occurrences.Question) error {
+func (a *Answer) find(ctx context.Context, s *location.Stores, from []location.Location, t *ledger.Attempt, q occurrences.Question) error {
 	address, err := url.Parse(t.Parts[0].URL)
 	if err != nil {
 		return fmt.Errorf("the ledger's URL: %w", err)
@@ -99,21 +96,19 @@ func (a *Answer) find(ctx context.Context, s *location.Stores, l location.Locati
 		if err := q.Check(true); err != nil {
 			return nil, fmt.Errorf("the ledger's URL: %w", err)
 		}
-		found, err := q.Answer(ctx, s, l)
+		found, err := q.Answer(ctx, s, from)
 		return found.Occurrences, err
 	}
 	read, err := answer()
 	if err != nil {
 		return err
 	}
-	if !ask.Has("quarantine") {
-		a.add(t, read, "")
-		return nil
-	}
-	ask.Del("quarantine")
-	stored, err := answer()
-	if err != nil {
-		return err
+	stored := read
+	if ask.Has("quarantine") {
+		ask.Del("quarantine")
+		if stored, err = answer(); err != nil {
+			return err
+		}
 	}
 	a.add(t, without(stored, read), "quarantined: a substitute was read")
 	a.add(t, without(read, stored), "as substitute for a quarantined sample")
@@ -124,17 +119,9 @@ func (a *Answer) find(ctx context.Context, s *location.Stores, l location.Locati
 // add adds the occurrences that the attempt has read.
 func (a *Answer) add(t *ledger.Attempt, found []plans.Occurrence, note string) {
 	for _, o := range found {
-		why, ok := t.Omission(*o.Rank, placeOf(o))
-		if !ok {
-			continue
+		if why, ok := t.Omission(*o.Rank, placeOf(o)); ok {
+			a.Readings = append(a.Readings, Reading{t.Parts[0].Attempt, o, strings.Trim(note+"; "+why, "; ")})
 		}
-		if note != "" && why != "" {
-			why = note + "; " + why
-		}
-		if why == "" {
-			why = note
-		}
-		a.Readings = append(a.Readings, Reading{t.Parts[0].Attempt, o, why})
 	}
 }
 
@@ -174,11 +161,7 @@ const maxGaps = 20
 
 func printGaps(w io.Writer, what string, gaps []ledger.Gap) {
 	for _, g := range gaps[:min(len(gaps), maxGaps)] {
-		others := ""
-		if n := len(g.Ranks) - 1; n > 0 {
-			others = " and " + words.Count(n, "other rank", "other ranks")
-		}
-		fmt.Fprintf(w, "attempt %d: %s to %s %s by rank %d%s\n", g.Attempt, g.From, g.To, what, g.Ranks[0], others)
+		fmt.Fprintf(w, "attempt %d: %s to %s %s by ranks %v\n", g.Attempt, g.From, g.To, what, g.Ranks)
 	}
 	if more := len(gaps) - maxGaps; more > 0 {
 		fmt.Fprintf(w, "and %d more\n", more)

@@ -6,17 +6,21 @@ import (
 	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex"
-	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/internal/words"
 )
 
 // ErrNoSample reports that no sample of a dataset has a key.
 var ErrNoSample = errors.New("no sample")
 
+// Index finds samples by key, such as a *chunkindex.Index.
+type Index interface {
+	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
+}
+
 // FindSample returns the number of the sample with a key. If several shards contain the key, shard
 // selects one.
-func FindSample(ctx context.Context, d location.Dataset, key, shard string) (uint64, error) {
-	n, ok, err := d.Index.Lookup(ctx, key, shard)
+func FindSample(ctx context.Context, in Index, key, shard string) (uint64, error) {
+	n, ok, err := in.Lookup(ctx, key, shard)
 	var ambiguous *chunkindex.AmbiguousKeyError
 	switch {
 	case errors.As(err, &ambiguous):

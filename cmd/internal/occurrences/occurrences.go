@@ -46,7 +46,7 @@ type Answer struct {
 func (q Question) Check(offline bool) error {
 	_, values, ok := q.plan()
 	_, _, isGateway := location.Served(q.URL, "")
-	first, others, _ := strings.Cut(values.Get("generation"), ",") // those of the sources of a mixture
+	first, _, _ := strings.Cut(values.Get("generation"), ",") // those of the sources of a mixture
 	switch {
 	case !ok:
 		return errors.New("must be GATEWAY/NAME or the URL of a batch or an epoch, such as a response's Content-Location")
@@ -54,8 +54,6 @@ func (q Question) Check(offline bool) error {
 		return errors.New("--offline requires the URL of a batch or an epoch, which names the generation")
 	case values != nil && !address.IsDigest(first):
 		return errors.New("the URL has no generation: use the Content-Location of a response")
-	case others != "" && offline:
-		return errors.New("--offline reads one dataset, and the URL names a mixture: ask a gateway")
 	case q.Key == "":
 		return errors.New("--key KEY is required")
 	case q.Epochs == "":
@@ -66,11 +64,11 @@ func (q Question) Check(offline bool) error {
 	return nil
 }
 
-// Answer answers the question: from the index at a location, or from the gateway of the URL if
-// there is no location.
-func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Location) (a Answer, err error) {
-	if l.Name != "" {
-		return q.find(ctx, s, l)
+// Answer answers the question: from the indexes at locations, or from the gateway of the URL if
+// there are none.
+func (q Question) Answer(ctx context.Context, s *location.Stores, from []location.Location) (a Answer, err error) {
+	if len(from) > 0 {
+		return q.find(ctx, s, from)
 	}
 	gateway, _, _ := location.Served(q.URL, "")
 	err = reach.With(ctx, client.Config{Gateways: []string{gateway}, Retrying: q.Retrying}, func(c *client.Client) (err error) {
@@ -121,24 +119,16 @@ func (q Question) ask(ctx context.Context, c *client.Client) (a Answer, err erro
 	return a, err
 }
 
-// find answers from the index of the generation that the URL names. Its errors have the same text
+// find answers from the indexes of the generations that the URL names. Its errors have the same text
 // as those of a gateway.
-func (q Question) find(ctx context.Context, s *location.Stores, l location.Location) (a Answer, err error) {
+func (q Question) find(ctx context.Context, s *location.Stores, from []location.Location) (a Answer, err error) {
 	name, values := q.query()
-	generation := values.Get("generation")
-	x, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{Generation: generation})
-	if errors.Is(err, objstore.ErrNotFound) {
-		return a, fmt.Errorf("generation %.12s is not stored at %s: %w", generation, l, objstore.ErrNotFound)
-	}
+	all := plans.New(unlimitedMemory{})
+	all.Allow(keptPlans)
+	defer func() { err = errors.Join(err, all.Close()) }()
+	d, done, err := open(ctx, s, from, all, name, strings.Split(values.Get("generation"), ","))
+	defer done()
 	if err != nil {
-		return a, err
-	}
-	defer x.Close()
-	d := plans.NewDataset(name, x.Index, body.Forms(x.Index))
-	if d.Selection, err = x.Selections(); err != nil {
-		return a, err
-	}
-	if d.Importance, err = importance.New(importance.Config{Reader: x.Home, Prefix: l.OfIndex().Prefix}); err != nil {
 		return a, err
 	}
 	ask := address.ParseQuery(values.Encode(), plans.OccurrenceNames()...)
@@ -146,13 +136,10 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 	if err := d.Address.Check(ask); err != nil {
 		return a, err
 	}
-	n, err := inventory.FindSample(ctx, x, q.Key, q.Shard)
+	n, err := inventory.FindSample(ctx, d.Index, q.Key, q.Shard)
 	if err != nil {
 		return a, err
 	}
-	all := plans.New(unlimitedMemory{})
-	all.Allow(keptPlans)
-	defer func() { err = errors.Join(err, all.Close()) }()
 	var held plans.Holds
 	defer held.Drop()
 	if err := all.Complete(ctx, d, &sought.Plan); err != nil {
@@ -162,6 +149,60 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 		return a, err
 	}
 	return a, body.NewPool().AddRanks(ctx, all, d, sought.Plan, a.Occurrences)
+}
+
+// open opens the dataset of a URL, at one location, or the sources of a mixture at the locations
+// with their names. done closes the opened indexes, also after an error.
+func open(ctx context.Context, s *location.Stores, from []location.Location, all *plans.Plans, name string, generations []string) (d *plans.Dataset, done func(), err error) {
+	var opened []func()
+	done = func() {
+		for _, end := range opened {
+			end()
+		}
+	}
+	m, mixed := address.Mixture{Sources: []address.Source{{Dataset: name}}}, address.IsMixture(name)
+	if mixed {
+		if m, err = address.ParseMixture(name); err != nil {
+			return nil, done, err
+		}
+	}
+	var parts []*plans.Dataset
+	for i, source := range m.Sources {
+		at := slices.IndexFunc(from, func(l location.Location) bool { return !mixed || l.Name == source.Dataset })
+		if at < 0 || len(generations) != len(m.Sources) {
+			return nil, done, fmt.Errorf("the URL names a mixture: name the dataset of each source, with --offline %s=DATASET", source.Dataset)
+		}
+		d, end, err := openOne(ctx, s, from[at], source.Dataset, generations[i])
+		if err != nil {
+			return nil, done, err
+		}
+		parts, opened = append(parts, d), append(opened, end)
+	}
+	if mixed {
+		d, err = all.Mix(ctx, m, parts, body.Forms)
+		return d, done, err
+	}
+	return parts[0], done, nil
+}
+
+// openOne opens the dataset at a location.
+func openOne(ctx context.Context, s *location.Stores, l location.Location, name, generation string) (*plans.Dataset, func(), error) {
+	x, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{Generation: generation})
+	if errors.Is(err, objstore.ErrNotFound) {
+		return nil, nil, fmt.Errorf("generation %.12s is not stored at %s: %w", generation, l, objstore.ErrNotFound)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	d := plans.NewDataset(name, x.Index, body.Forms(x.Index))
+	d.Selection, err = x.Selections()
+	if err == nil {
+		d.Importance, err = importance.New(importance.Config{Reader: x.Home, Prefix: l.OfIndex().Prefix})
+	}
+	if err != nil {
+		x.Close()
+	}
+	return d, x.Close, err
 }
 
 // keptPlans is the memory in bytes for plans that are kept from one epoch to the next, the same as

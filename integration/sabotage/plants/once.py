@@ -45,7 +45,7 @@ PLANTS = [
         "Go client misses a duplicate sample",
         "./client TestDeliveriesProveExactlyOnce",
         [("client/deliveries.go", "if _, ok := l.keys[id]; ok {", "if _, ok := l.keys[id]; ok && l.samples == 0 {"),
-         ("client/deliveries.go", "if p[word]&bit != 0 {", "if p[word]&bit != 0 && l.samples == 0 {")],
+         ("client/deliveries.go", "if l.bits[word]&bit != 0 {", "if l.bits[word]&bit != 0 && l.samples == 0 {")],
     ),
     (
         "Python client's ledger misses a duplicate sample",
