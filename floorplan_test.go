@@ -217,7 +217,7 @@ func floorPlan() map[string]room {
 			never: []string{"net/http", "os"},
 		},
 		"cmd/internal/audit": { // checks the ledgers of a run
-			ours:  []string{"client/ledger", "cmd/internal/location", "cmd/internal/occurrences", "gateway/plans", "internal/words"},
+			ours:  []string{"client/ledger", "cmd/internal/location", "cmd/internal/occurrences", "gateway/address", "gateway/plans", "internal/words"},
 			never: []string{"net/http"},
 		},
 		"cmd/internal/reach": {ours: []string{"client", "cmd/internal/location"}},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -141,10 +142,11 @@ func TestAudit_ListsReadingsOfAMixture(t *testing.T) {
 	dir := shards(t)
 	ok(t, "index", dir)
 	gateway := gatewayFor(t, dir)
-	const mixture = "mix:files(subset=samples:0-19):3,files(subset=samples:20-49):1,samples=60"
+	number := read[occurrences.Answer](t, "occurrences", locationOf(t, gateway+"/epoch/0/batch/0?shuffle=none"), "--offline", dir, "--key", "f007", "--epochs", "0").Occurrences[0].Position
+	mixture := "mix:files(subset=samples:0-19):3,files(subset=samples:20-49):1,samples=60"
 	at := gateway + "/v1/datasets/" + mixture + "/epochs/"
-	url := locationOf(t, at+"0/batches/0?batch_size=8&seed=4")
-	files := writeLedgers(t, url, 60, func(p *ledger.Part) { p.Plans[0].Digest = strings.Repeat("c", 32) })
+	first := locationOf(t, at+"0/batches/0?batch_size=8&seed=4")
+	files := writeLedgers(t, first, 60, func(p *ledger.Part) { p.Plans[0].Digest = strings.Repeat("c", 32) })
 	got := read[audit.Answer](t, append([]string{"audit", "--key", "f007", "--offline", "files=" + dir}, files...)...)
 	var want []ledger.Place
 	for epoch := range uint64(2) {
@@ -172,6 +174,12 @@ func TestAudit_ListsReadingsOfAMixture(t *testing.T) {
 		if (ledger.Place{r.Epoch, r.Position}) != want[i] {
 			t.Errorf("reading %d: got %+v, want %v", i, r, want[i])
 		}
+	}
+	bad := locationOf(t, gateway+"/v1/datasets/"+url.PathEscape(strings.Replace(mixture, "0-19", fmt.Sprintf("0-19&quarantine=samples:%d", number), 1))+"/epochs/0/batches/0?batch_size=8&seed=4")
+	files = writeLedgers(t, bad, 60, func(*ledger.Part) {})
+	replaced := read[audit.Answer](t, append([]string{"audit", "--key", "f007", "--offline", "files=" + dir}, files...)...)
+	if len(replaced.Readings) != len(want) || replaced.Readings[0].Note != "quarantined: a substitute was read" {
+		t.Errorf("got %+v, want substitutes at %v", replaced.Readings, want)
 	}
 	o := millrace(t, nil, append([]string{"audit", "--key", "f007", "--offline", "photos=" + dir}, files...)...)
 	if want := "name the dataset of each source, with --offline files=DATASET"; o.code == 0 || !strings.Contains(o.stderr, want) {

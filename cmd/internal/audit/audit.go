@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-data/millrace/client/ledger"
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/occurrences"
+	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/words"
 )
@@ -81,18 +82,17 @@ func (a *Answer) Find(ctx context.Context, s *location.Stores, from []location.L
 	return nil
 }
 
-// find adds the readings of an attempt. It compares the plan with that without the quarantine: a
+// find adds the readings of an attempt. It compares the plan with that without the quarantines: a
 // position in only one of both has a substitute.
 func (a *Answer) find(ctx context.Context, s *location.Stores, from []location.Location, t *ledger.Attempt, q occurrences.Question) error {
-	address, err := url.Parse(t.Parts[0].URL)
-	if err != nil {
-		return fmt.Errorf("the ledger's URL: %w", err)
+	name, query, ok := address.DatasetOf(t.Parts[0].URL)
+	ask, err := url.ParseQuery(query)
+	if !ok || err != nil {
+		return fmt.Errorf("the ledger has an invalid URL: %s", t.Parts[0].URL)
 	}
-	ask := address.Query()
 	ask.Set("world_size", strconv.FormatUint(t.Parts[0].Ranks, 10))
 	answer := func() ([]plans.Occurrence, error) {
-		address.RawQuery = ask.Encode()
-		q.URL = address.String()
+		q.URL = "/v1/datasets/" + name + "/epochs/0?" + ask.Encode()
 		if err := q.Check(true); err != nil {
 			return nil, fmt.Errorf("the ledger's URL: %w", err)
 		}
@@ -104,8 +104,14 @@ func (a *Answer) find(ctx context.Context, s *location.Stores, from []location.L
 		return err
 	}
 	stored := read
-	if ask.Has("quarantine") {
+	if strings.Contains(name+query, "quarantine=") {
 		ask.Del("quarantine")
+		if m, err := address.ParseMixture(name); err == nil {
+			for i := range m.Sources {
+				m.Sources[i].Quarantine = ""
+			}
+			name = m.Name()
+		}
 		if stored, err = answer(); err != nil {
 			return err
 		}
