@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func forgeries() map[string]forgery {
 		"a range within another":        part(2, func(p *ledger.Part) { p.Read = append(p.Read, ledger.Range{0, 3, 5}) }, "doubled in attempt 0 from 0:3 to 0:5 by [2]"),
 		"another plan":                  part(2, func(p *ledger.Part) { p.Plans[0].Digest = generation }, "of rank 2 in attempt 0 differs from that of rank 0"),
 		"another seed in the URL":       part(4, func(p *ledger.Part) { p.URL += "&seed=1" }, "of rank 1 in attempt 1 differs from that of rank 0"),
-		"another start":                 part(4, func(p *ledger.Part) { p.Start[1] = 700 }, "differs from that of rank 0 in generation, plans, URL, ranks, positions or start"),
+		"another start":                 part(4, func(p *ledger.Part) { p.Start[1], p.Read[0][1] = 700, 700 }, "differs from that of rank 0 in generation, plans, URL, ranks, positions or start"),
 		"more ranks":                    part(4, func(p *ledger.Part) { p.Ranks = 3 }, "differs from that of rank 0"),
 		"longer epochs":                 part(4, func(p *ledger.Part) { p.Positions = 1001 }, "differs from that of rank 0"),
 		"another rank":                  part(0, func(p *ledger.Part) { p.Rank = 1 }, "of rank 1 in attempt 0 is not the only one of this rank"),
@@ -92,8 +93,12 @@ func forgeries() map[string]forgery {
 		"a part less in the last attempt":  lines(func(l []string) []string { return l[:4] }, "attempt 1 has no part of the ranks 1 to 1 of 2"),
 		"the last attempt less a rank 0":   lines(func(l []string) []string { return slices.Delete(l, 3, 4) }, "of rank 0 in attempt 0 is continued by no part"),
 		"the first attempt less":           lines(func(l []string) []string { return l[3:] }, "which is missing or was changed"),
-		"a part twice":                     lines(func(l []string) []string { return append(l, l[2]) }, "of rank 2 in attempt 0 is given twice"),
-		"all parts twice":                  lines(func(l []string) []string { return append(l, l...) }, "of rank 1 in attempt 1 is given twice"),
+		"a part that none continues": lines(func(l []string) []string {
+			l[3] = regexp.MustCompile(`,"[0-9a-f]{32}"\]`).ReplaceAllString(l[3], "]")
+			return l
+		}, "of rank 2 in attempt 0 is continued by no part"),
+		"a part twice":    lines(func(l []string) []string { return append(l, l[2]) }, "of rank 2 in attempt 0 is given twice"),
+		"all parts twice": lines(func(l []string) []string { return append(l, l...) }, "of rank 1 in attempt 1 is given twice"),
 		"a part of the first attempt changed": lines(func(l []string) []string {
 			l[0] = strings.Replace(l[0], "[0,3,5]", "[0,3,6]", 1)
 			return l

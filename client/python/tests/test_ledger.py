@@ -111,6 +111,11 @@ def test_check() -> None:
     assert (e.value.missing, e.value.duplicates) == (0, 10)
     with pytest.raises(LedgerError, match=r"once: 10 positions came again$"):
         b.check(part=True)
+    d = Ledger()
+    read(d, 0, 1, 10, 13)
+    read(d, 0, 1, 14, 18)  # of the epoch, batch 3 is missing, and the last two
+    with pytest.raises(LedgerError, match=r"once: 25 positions missing$"):
+        d.check()
     read(c, 0, 2, 0, 10)
     with pytest.raises(LedgerError, match=r"once: ledgers of the ranks \[0, 0\] of 2$"):
         a.check(c, part=True)
