@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -237,3 +238,30 @@ def test_the_recipe_to_sign_a_head(dataset: Path, gateway: harness.Gateway, tmp_
     bad = run(verify)
     assert bad.returncode != 0
     assert "incorrect signature" in bad.stdout + bad.stderr
+
+
+def test_a_schedule_with_another_future(dataset: Path, tmp_path: Path) -> None:
+    """A run resumes with later weights that differ: the audit accepts that, and another past not. It finds a sample of a source."""
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        shutil.copytree(dataset, folder)
+        harness.run("index", str(folder))
+    gateway = harness.Gateway(f"a={folders[0]}", f"b={folders[1]}")
+    texts = {}
+    with harness.closing(gateway), millrace.Client(gateway.url, "a") as a, millrace.Client(gateway.url, "b") as b:
+        for name, weights in (("past", {64: {a: 1}, 160: {b: 1}}), ("future", {96: {a: 1}, 160: {a: 1}})):
+            saved = [""]
+            for begin, end, later in ((0, 4, {96: {a: 1}, 160: {b: 1}}), (4, 8, weights)):
+                mixed = millrace.mix({a: 1, b: 1}, samples=256, schedule=later)
+                epoch = mixed.epoch(0, global_batch_size=32)
+                with epoch.read(begin, end, ledger=(ledger := Ledger(saved))) as reader:
+                    list(reader)
+                saved = [str(ledger)]
+            texts[name] = saved[0]
+        key = a.epoch(0, reading=Reading(keys=True)).batch(0).keys[0]
+        epochs = [mixed.epoch(0, global_batch_size=32, reading=Reading(keys=True))]
+        positions = [t for batch in epochs[0].read(0, 8) for t, k in zip(batch.positions, batch.keys) if k == key]
+    assert (judge(texts["past"])["ok"], audit(texts["past"], tmp_path)["code"]) == (False, 3)
+    found = audit(texts["future"], tmp_path, "--key", key, *(f"--offline={folder.name}={folder}" for folder in folders))
+    assert (judge(texts["future"])["ok"], found["code"], found["positions"]) == (True, 0, 256)
+    assert {r["position"] for r in found.get("readings", [])} <= set(positions)
