@@ -11,13 +11,14 @@ request may go to any gateway and be retried at another, and a job resumes from 
 """
 
 from ._http import TLS, Routing
+from ._job import Plan
 from ._parameters import Order, Reading, Share
 from ._pool import Stats
 from ._version import __version__
 from .batch import Batch, Sample
 from .client import Client, class_names
 from .client import open as open
-from .epoch import Epoch, Ledger, Plan, Reader
+from .epoch import Epoch, Ledger, Reader
 from .errors import GatewayUnavailable, InvalidArgument, MillraceError, NotFound, SampleError
 from .source import View, mix
 from .values import decoders, load_json

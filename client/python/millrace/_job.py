@@ -1,12 +1,12 @@
-"""State that the processes of a job share: ranks, one generation of the data, and the position to resume from.
+"""Values that the processes of a job share: ranks, plan, one generation of the data, and the state to resume from.
 
 It also checks whether objects can be sent to spawned workers, before the workers start.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import operator
 import os
 import pickle
 import re
@@ -19,7 +19,7 @@ from reprlib import repr as short
 from typing import Any, NamedTuple, Optional
 
 from ._http import Gateways
-from .epoch import Plan
+from ._plan import SHARING, SHOWING
 from .errors import GenerationGone, InvalidArgument, StateError
 
 log = logging.getLogger("millrace")
@@ -34,14 +34,68 @@ VARIABLES = (
 ASK = "give all ranks the same order=millrace.Order(generation=...): rank 0 asks client.describe()['generation'] and tells the others"
 AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
 
-_FORM = 2  # version of State.to_dict
-_NAMES = "state", "epoch", "batch", "dataset", "order"
-_NO_STATE = "load what state_dict of a dataset or loader returned, or do not load a state to begin at the beginning"
-_CURES = {
-    "batch_size": "read this epoch to its end with the batch size that it was begun with; set_epoch begins another one with any; "
-    "on another number of ranks, give global_batch_size= instead of batch_size_per_rank=",
-}
-_BAD = re.compile(r"quarantine=[^&)]*&?")  # part of a mixture's definition
+_FORM = 3  # version of State.to_dict
+_LIMITS = {"epoch": (1 << 64) - 2, "position": (1 << 63) - 1}
+_NO_STATE = "load what state_dict of a dataset, loader or reader returned, or do not load a state to begin at the beginning"
+_DETERMINE = "seed, shuffle, window, strata, importance, subset, and the sources and weights of a mixture determine the order"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The gateway's resolved plan of an epoch. It determines every byte of every batch."""
+
+    dataset: str
+    epoch: int
+    format: str  # format of the stored samples
+    batches: int
+    samples: int  # positions of the epoch, all ranks together
+    bytes: int  # total or estimated size of the stored samples
+    generation: str
+    order_digest: str  # equal digests mean equal orders
+    parameters: Mapping[str, str]  # canonical, including the generation
+    description: Mapping[str, Any] = field(repr=False)  # the gateway's full response
+    dataset_description: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a global batch, all ranks together."""
+        return int(self.parameters["batch_size"])
+
+    @property
+    def rank(self) -> int:
+        """The rank whose share of each global batch is read."""
+        return int(self.parameters.get("rank", "0"))
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks that share each global batch."""
+        return int(self.parameters.get("world_size", "1"))
+
+    @property
+    def order(self) -> Mapping[str, str]:
+        """The parameters that determine the order of samples, without those of batches, ranks and forms."""
+        return {name: value for name, value in self.parameters.items() if name not in (*SHARING, *SHOWING, "generation")}
+
+    @property
+    def delivered(self) -> int:
+        """Number of positions in all batches, all ranks together; with tail=drop the remainder is not included."""
+        return min(self.samples, self.batches * self.batch_size)
+
+    def digest_at(self, epoch: int, position: int) -> str:
+        """Returns the plan digest of a state."""
+        reached, digests = epoch * self.samples + position, self.description["plan_digests"]
+        return str(next((one for one in reversed(digests) if int(one["position"]) < reached), digests[0])["digest"])
+
+    def share(self, batch: int, skip: int = 0) -> Optional[range]:
+        """Returns the positions of this rank's share of a batch, without the first `skip` samples of the batch; None if they depend on the
+        samples' lengths or homes.
+        """
+        p = self.parameters
+        if p.get("balance", "samples") != "samples" or p.get("share", "contiguous") != "contiguous":
+            return None
+        first, size = batch * self.batch_size, self.batch_size
+        n = (size if p.get("tail") == "pad" else min(size, self.samples - first)) - skip
+        return range(first + skip + self.rank * n // self.world_size, first + skip + (self.rank + 1) * n // self.world_size)
 
 
 def find_ranks() -> tuple[int, int]:
@@ -138,140 +192,91 @@ def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optiona
 
 
 class Place(NamedTuple):
-    """The next position: a batch of an epoch, or a sample in this rank's share of the batch if samples are yielded individually."""
+    """The next position: all ranks together have read the positions of the epoch before it."""
 
     epoch: int
-    batch: int = 0
-    sample: int = 0
-
-    @property
-    def fixes(self) -> tuple[str, ...]:
-        """Names the properties of a plan that must not change.
-
-        They include the world size if the position counts samples of a rank's share.
-        """
-        return "generation", "batch_size", "order_digest", *(("world_size",) if self.sample else ())
-
-    def refuse_samples(self) -> None:
-        """Raises StateError for a position within a batch, which readers of batches do not support."""
-        if self.sample:
-            raise StateError(
-                f"begin at batch {self.batch} of epoch {self.epoch}: the state was saved after {self.sample} of its samples",
-                cure="read on by a loader of torch's with a batch_size, as the one that saved the state",
-            )
+    position: int = 0
 
 
-@dataclass(frozen=True)
-class State:
-    """A position, and the properties that must be unchanged when a reader resumes there.
+def brief(generation: str) -> str:
+    """Returns the 32 digits of a generation in states and ledgers. Those of a mixture's list of generations are of its SHA-256."""
+    return hashlib.sha256(generation.encode()).hexdigest()[:32] if "," in generation else generation[:32]
 
-    The name of the dataset may change: a copy of the same data, in another directory or on another gateway, has the same generation.
-    """
 
-    place: Place
-    fixed: Mapping[str, Any]
-    dataset: str = ""  # name of the dataset when the state was saved, for messages
-    # the parameters that determine order_digest, for messages
-    order: Mapping[str, str] = field(default_factory=dict)
+class State(NamedTuple):
+    """A place, and the data and order to which it belongs. It is the same for all readers: see docs/spec/state.md."""
+
+    generation: str
+    plan: str
+    epoch: int
+    position: int
 
     @classmethod
     def of(cls, place: Place, plan: Plan) -> State:
-        """Returns the state of a reader with this plan."""
-        return cls(place, {name: getattr(plan, name) for name in place.fixes}, plan.dataset, plan.order)
+        """Returns the state of a reader with this plan. The end of an epoch is the beginning of the next one."""
+        epoch, position = place if place.position < plan.delivered else (place.epoch + 1, 0)
+        return cls(brief(plan.generation), plan.digest_at(epoch, position), epoch, position)
 
     @classmethod
-    def parse(cls, state: Optional[Mapping[str, Any]]) -> State:
+    def parse(cls, given: object) -> State:
         """Parses the output of to_dict."""
-        if not state or not isinstance(state, Mapping):
-            raise StateError(f"load state: {short(state)} is not a state", cure=_NO_STATE)
-        if lacks := [name for name in _NAMES if name not in state]:
-            raise StateError(f"load state: it holds {short(list(state))} and lacks {', '.join(lacks)}", cure=_NO_STATE)
-        if state["state"] != _FORM:
-            raise StateError(f"load state: its form is {short(state['state'])}, want {_FORM}", cure="load it by the release that saved it")
-        try:
-            place = Place(*map(operator.index, (state["epoch"], state["batch"], state.get("sample", 0))))
-            found = cls(place, {name: state[name] for name in place.fixes}, str(state["dataset"]), dict(state["order"]))
-        except (KeyError, TypeError, ValueError) as e:
-            raise StateError(f"load state: not what state_dict returned: {type(e).__name__}: {e}", cure=_NO_STATE) from None
-        if min(place) < 0:
-            raise StateError(f"load state: epoch {place.epoch}, batch {place.batch}, sample {place.sample}: want 0 or more", cure=_NO_STATE)
-        return found
+        if not given or not isinstance(given, Mapping):
+            raise StateError(f"load state: {short(given)} is not a state", cure=_NO_STATE)
+        version = given.get("state", {})
+        if not isinstance(version, Mapping) and (type(version) is not int or version != _FORM):
+            raise StateError(f"load state: its form is {short(version)}, want {_FORM}", cure="load it by the release that saved it")
+        if given.keys() != {"state", *cls._fields}:
+            raise StateError(f"load state: it holds {short(list(given))}, want state, {', '.join(cls._fields)}", cure=_NO_STATE)
+        for name in cls._fields:
+            value, most = given[name], _LIMITS.get(name)
+            fits = re.fullmatch("[0-9a-f]{32}", str(value)) if most is None else type(value) is int and 0 <= value <= most
+            if not fits:
+                raise StateError(f"load state: {name} {short(value)}: not what state_dict returned", cure=_NO_STATE)
+        return cls(*(given[name] for name in cls._fields))
 
-    @property
-    def generation(self) -> str:
-        """The generation that was read."""
-        return str(self.fixed["generation"])
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the state as a dict for JSON."""
+        return {"state": _FORM, **self._asdict()}
 
-    def hold(self, dataset: str, opened: Callable[[], Plan]) -> None:
-        """Compares the state with the current dataset and the plan of the epoch, which the function opened returns.
+    def resume(self, present: str, opened: Callable[[], Plan]) -> Place:
+        """Returns the place to resume from. The function opened returns the plan of the state's epoch in its generation.
 
-        Raises StateError like check, and also for a position beyond the end of the epoch. The state of one of several workers is only
-        checked, because it may exceed the end by less than their number. GenerationGone explains the consequence for the resumed run.
+        present is the current generation, which may be newer: files added or removed later are then not read.
         """
         try:
             plan = opened()
         except GenerationGone as e:
-            same = dataset == self.dataset
-            why = "the data were indexed again since the state was saved" if same else "it is of other data, or the data were indexed again since"
-            e.message = f"load state: {why}: generation {self.generation[:12]} of {self.dataset!r} is not here: {e.message}"
-            e.cure = "restore that index and its data, or begin a new run"
+            other = "the data were indexed again since the state was saved, or it is of other data"
+            e.message = f"load state: {other}: its generation {self.generation[:12]} is not here, but {present[:12]}: {e.message}"
+            if e.cure == GenerationGone.cure:
+                e.cure = "restore that index and its data, or begin a new run"
             raise
         self.check(plan)
-        if self.place.batch > plan.batches:
-            raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
+        if self.position > plan.samples:
+            raise StateError(f"load state: position {self.position} of epoch {self.epoch}, which has {plan.samples} positions", cure=_NO_STATE)
+        if plan.rank == 0:
+            self.tell_age(present)
+        return Place(self.epoch, self.position) if self.position < plan.delivered else Place(self.epoch + 1)
 
     def tell_age(self, present: str) -> None:
         """Warns if the generation is not the current one, since files added or removed later are not read."""
-        if self.generation != present:
+        if self.generation != brief(present):
             log.warning(
                 "load state: the state is of generation %s; the data were indexed again since (generation %s): reading goes on with the files as "
                 "they were then", self.generation[:12], present[:12],
-            )
+            )  # fmt: skip
 
     def check(self, plan: Plan) -> None:
-        """Raises StateError if the data or the order have changed or, within an epoch, the batch size."""
-        begun = self.place != Place(self.place.epoch)
-        for name, value in self.fixed.items():
-            if name == "batch_size" and not begun:
-                continue
-            if (now := getattr(plan, name)) != value and not (name == "order_digest" and self._replaces(plan)):
-                changed = f"{name} is {now!r}, and was {value!r}" if name != "order_digest" else self._changed(plan)
-                raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name, self._cure(plan)))
-
-    def _cure(self, plan: Plan) -> Optional[str]:
-        """Returns a remedy if exclude may have changed the subset, or None if the earlier parameters are required."""
-        subset = plan.order.get("subset", "")
-        if "samples:" not in subset or subset == self.order.get("subset", ""):
-            return None
-        also = 'reading=millrace.Reading(on_error="skip") leaves out those that only fail to decode'
-        return f"exclude(...) is for a new run: to go on from this checkpoint, use quarantine(...) with the same samples; {also}"
-
-    def _replaces(self, plan: Plan) -> bool:
-        """Reports whether the order is the same except for replaced bad samples."""
-        bad, rest = _apart(plan.dataset, plan.order)
-        bad_before, rest_before = _apart(self.dataset, self.order)
-        return bad != bad_before and rest == rest_before
-
-    def _changed(self, plan: Plan) -> str:
-        """Describes the changed parameters of the order. A mixture has them in its definition, which is the dataset's name."""
-        now, was = {"dataset": plan.dataset, **plan.order}, {"dataset": self.dataset, **self.order}
-        names = sorted(name for name in {*now, *was} if now.get(name) != was.get(name))
-        names = [name for name in names if name != "dataset"] or names
-        said = "; ".join(f"{name} is {now.get(name, 'not given'):.80}, and was {was.get(name, 'not given'):.80}" for name in names)
-        return said or "the order is another one than"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the state as a dict for JSON: the position, the dataset, the values that must not change, and the parameters of the order."""
-        sample = {"sample": self.place.sample} if self.place.sample else {}
-        place = {"epoch": self.place.epoch, "batch": self.place.batch, **sample}
-        return {"state": _FORM, **place, "dataset": self.dataset, **self.fixed, "order": dict(self.order)}
-
-
-def _apart(dataset: str, order: Mapping[str, str]) -> tuple[list[str], list[Any]]:
-    """Returns the replaced bad samples, and the other parameters that determine the order."""
-    mixture = dataset if dataset.startswith("mix:") else ""
-    bad = [order.get("quarantine", ""), *_BAD.findall(mixture)]
-    return bad, [_BAD.sub("", mixture).replace("()", ""), {name: value for name, value in order.items() if name != "quarantine"}]
+        """Raises StateError if the data or the order differ."""
+        if (now := brief(plan.generation)) != self.generation:
+            raise StateError(f"load state: its generation is {self.generation[:12]}, and this reader has {now[:12]}")
+        if plan.digest_at(self.epoch, self.position) == self.plan:
+            return
+        has = "".join(f", {name} {value:.80}" for name, value in plan.order.items() if name != "quarantine")
+        cure = None
+        if "samples:" in plan.order.get("subset", ""):
+            cure = "exclude(...) is for a new run: to go on from this checkpoint, use quarantine(...) with the same samples"
+        raise StateError(f"load state: it was saved in another order than that of {plan.dataset:.200}{has}; {_DETERMINE}", cure=cure)
 
 
 def send_checked(kind: type, options: str) -> None:

@@ -51,6 +51,10 @@ def _whole(least: int) -> _Check:
     return _Check(f"a whole number, {least} or more", fits, plain=operator.index)
 
 
+def _number(value: Any) -> Any:
+    return value if isinstance(value, Mapping) else operator.index(value)
+
+
 def _word(*words: str, more: str = "", fits: Callable[[Any], bool] = lambda _: False) -> _Check:
     return _Check(f"{', '.join(map(repr, words))}{more}", lambda v: fits(v) or (isinstance(v, str) and v in words), words)
 
@@ -67,7 +71,8 @@ _CHECKS = {
     **{name: _word(*words) for name, words in _plan.WORDS.items()},
     **dict.fromkeys(("global_batch_size", "batch_size_per_rank", "threads"), _whole(1)),
     **dict.fromkeys(("ahead", "samples", "sequence_length", "prefetch_factor", "max_batch_bytes"), _whole(1)),
-    **dict.fromkeys(("number", "epoch", "seed", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
+    "number": _Check("a whole number, 0 or more, or a state", lambda v: isinstance(v, Mapping) or _whole(0).fits(v), plain=_number),
+    **dict.fromkeys(("epoch", "seed", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
     **dict.fromkeys((*_plan.TEXTS, "form", "user_agent"), _Check("a text", lambda v: isinstance(v, str))),
     **dict.fromkeys(
         ("keys", "allow_pickle", "per_batch", "copy", "shared_memory", "insecure_plain_http", "reindex"),

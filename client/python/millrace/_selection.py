@@ -6,10 +6,11 @@ gateway, and addresses contain its digest.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fractions import Fraction
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 from urllib.parse import unquote_plus
 
-from .errors import InvalidArgument, SampleError
+from .errors import Denied, InvalidArgument, NotFound, SampleError
 
 Weight = Union[int, float, Fraction]
 Key = Union[str, tuple[str, str], SampleError]
@@ -214,6 +215,21 @@ def numbered(what: str, numbers: object) -> str:
 def columns_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the fields of a dataset's description if they are all parts of its samples, else none."""
     return [] if about.get("other_parts") else [f for f in about.get("fields") or () if f.get("name")]
+
+
+def with_sources(about: Mapping[str, Any], describe: Callable[[str], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the description of a mixture with `fields` if all sources have the same, else with all sources `described`."""
+    described: dict[str, Mapping[str, Any]] = {}
+    for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not columns_of(about)):
+        described[name] = {}
+        # a caller that may read a mixture may lack the right to read its sources
+        with contextlib.suppress(NotFound, Denied):
+            described[name] = describe(name)
+    fields = [columns_of(one) for one in described.values()]
+    named = [{f["name"]: f for f in one} for one in fields]
+    if any(fields) and all(one == named[0] for one in named):
+        return {**about, "fields": fields[0], "other_parts": False}
+    return {**about, "described": described}
 
 
 def names_of(fields: Union[str, Sequence[str]]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from typing import Any, Optional, SupportsIndex
 from urllib.parse import quote
 
 from ._http import Answered, Expected, Gateways, Task
+from ._job import Place, Plan, State, brief
 from ._layout import Head, Manifest, Table, chunk_counts, read_manifest
 from ._plan import ORDER, SHARING, SHOWING
 from ._pool import Pool, Stats
@@ -24,7 +25,7 @@ from ._process import Buffers, Closing, Take, new, no_fork
 from ._selection import columns_of, parts_are
 from ._steps import Failures, Steps
 from .batch import Batch, Decoding
-from .errors import EndOfEpoch, InvalidArgument, LedgerError
+from .errors import EndOfEpoch, InvalidArgument, LedgerError, StateError
 from .proof import Order, shuffle
 
 MiB = 1 << 20
@@ -40,70 +41,20 @@ _LOG = logging.getLogger("millrace")
 
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The gateway's resolved plan of an epoch. It determines every byte of every batch."""
-
-    dataset: str
-    epoch: int
-    format: str  # format of the stored samples
-    batches: int
-    samples: int  # positions of the epoch, all ranks together
-    bytes: int  # total or estimated size of the stored samples
-    generation: str
-    order_digest: str  # equal digests mean equal orders
-    parameters: Mapping[str, str]  # canonical, including the generation
-    description: Mapping[str, Any] = field(repr=False)  # the gateway's full response
-    dataset_description: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def batch_size(self) -> int:
-        """Samples of a global batch, all ranks together."""
-        return int(self.parameters["batch_size"])
-
-    @property
-    def rank(self) -> int:
-        """The rank whose share of each global batch is read."""
-        return int(self.parameters.get("rank", "0"))
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks that share each global batch."""
-        return int(self.parameters.get("world_size", "1"))
-
-    @property
-    def order(self) -> Mapping[str, str]:
-        """The parameters that determine the order of samples, without those of batches, ranks and forms."""
-        return {name: value for name, value in self.parameters.items() if name not in (*SHARING, *SHOWING, "generation")}
-
-    @property
-    def delivered(self) -> int:
-        """Number of positions in all batches, all ranks together; with tail=drop the remainder is not included."""
-        return min(self.samples, self.batches * self.batch_size)
-
-    def share(self, batch: int) -> Optional[range]:
-        """Returns the positions of this rank's share of a batch; None if they depend on the samples' lengths or homes."""
-        p = self.parameters
-        if p.get("balance", "samples") != "samples" or p.get("share", "contiguous") != "contiguous":
-            return None
-        first, size = batch * self.batch_size, self.batch_size
-        n = size if p.get("tail") == "pad" else min(size, self.samples - first)
-        return range(first + self.rank * n // self.world_size, first + (self.rank + 1) * n // self.world_size)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Epoch:
     """One epoch of a dataset, for one rank, opened by Client.epoch.
 
     `len(epoch)` is its number of batches, and `epoch.batch(m)` reads one of them. Iterating reads them in order and ahead, starting at
-    `start`: a job resumes from the epoch's number and that of the next batch. The generation is pinned when the epoch is opened, so all
-    batches come from one version of the dataset. An Epoch may be iterated several times, pickled, and used from threads and in forked
-    children.
+    `start`, or at the state with which it was opened. The generation is pinned when the epoch is opened, so all batches come from one
+    version of the dataset. An Epoch may be iterated several times, pickled, and used from threads and in forked children.
     """
 
     core: Gateways
     plan: Plan
     start: int = 0
+    skip: int = 0
+    """Samples to leave out at the beginning of batch `start`."""
     steps: Steps = field(default_factory=Steps)
     threads: int = THREADS
     prefetch_bytes: int = PREFETCH_BYTES
@@ -137,17 +88,19 @@ class Epoch:
     def __iter__(self) -> Iterator[Batch]:
         return self.read()
 
-    def read(self, start: Optional[int] = None, stop: Optional[int] = None, step: int = 1, *, ledger: Optional[Ledger] = None) -> Reader:
-        """Reads batches start, start + step, ... before stop, ahead of the consumer and in order.
+    def read(
+        self, start: Optional[int] = None, stop: Optional[int] = None, step: int = 1, *, skip: int = 0, ledger: Optional[Ledger] = None
+    ) -> Reader:
+        """Reads batches start, start + step, ... before stop, ahead of the consumer and in order, the first one without its first `skip` samples.
 
         Several concurrent readers can each read every step-th batch. Use the reader as a context manager, which cancels requests and ends
         all threads when it is left. A start at or after the end of the epoch yields nothing.
         """
-        first = self.start if start is None else start
+        first, skip = (self.start, self.skip) if start is None else (start, skip)
         last = len(self) if stop is None else min(stop, len(self))
         if first < 0 or step < 1 or (stop is not None and stop < first):
             raise InvalidArgument(f"start {first}, stop {stop}, step {step}: want start 0 or more, stop from there on and step 1 or more")
-        return Reader(self, range(first, max(first, last), step), ledger)
+        return Reader(self, range(first, max(first, last), step), skip, ledger)
 
     def batch(self, number: int) -> Batch:
         """Reads and checks one batch."""
@@ -206,10 +159,14 @@ class Epoch:
         return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/{what}"
 
     def _fetch(
-        self, number: int, decoding: Decoding, task: Task, announced: Optional[Callable[[int], None]], take: Take
+        self, number: int, decoding: Decoding, task: Task, announced: Optional[Callable[[int], None]], take: Take, skip: int = 0
     ) -> Batch:
-        want = self._expected(f"batches/{number}", self.plan.parameters, number, self.plan.batches)
-        head, body, layout = self._read(want, task, announced, take)
+        path, asked = f"batches/{number}", self.plan.parameters
+        if skip:
+            asked = {**asked, "skip": str(skip)}
+            manifest, share = partial(self._read_manifest, self._path(path), asked), self.plan.share(number, skip)
+            decoding = replace(decoding, manifest=manifest, positions=lambda _: share)
+        head, body, layout = self._read(self._expected(path, asked, number, self.plan.batches), task, announced, take)
         return Batch(head, body, decoding, layout)
 
     def _run(self, b: Batch) -> None:
@@ -313,7 +270,7 @@ class Ledger:
         with no_fork:
             part = self._part or self._begin(plan)
             end = min((first // plan.batch_size + 1) * plan.batch_size, plan.delivered)
-            was, now = tuple(part[name] for name in _FIXED), (_brief(plan.generation), plan.rank, plan.world_size, plan.delivered)
+            was, now = tuple(part[name] for name in _FIXED), (brief(plan.generation), plan.rank, plan.world_size, plan.delivered)
             if now != was:
                 raise InvalidArgument(f"read with a ledger of {', '.join(_FIXED)} {was}: now they are {now}", cure="use a ledger per run")
             part["start"] = min(part["start"], [plan.epoch, first])
@@ -327,7 +284,7 @@ class Ledger:
         path, _, query = plan.description["links"]["self"].partition("?")
         self._part = {
             "ledger": 1, "previous": self._last[plan.rank :: plan.world_size] or self._last[:1], "attempt": self._attempt,
-            "generation": _brief(plan.generation),
+            "generation": brief(plan.generation),
             "plans": [{"at": [*divmod(d["position"], plan.samples or 1)], "digest": d["digest"]} for d in plan.description["plan_digests"]],
             "url": f"{path}?{'&'.join(p for p in query.split('&') if not p.startswith(('rank=', 'world_size=')))}",
             "rank": plan.rank, "ranks": plan.world_size, "positions": plan.delivered, "start": [plan.epoch, plan.delivered], "read": [],
@@ -383,18 +340,13 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-def _brief(generation: str) -> str:
-    """Returns the 32 digits of a generation in states and ledgers. Those of a mixture's list of generations are of its SHA-256."""
-    return _digest(generation) if "," in generation else generation[:32]
-
-
 class Reader(Iterator[Batch], Closing):
     """Batches in order, read ahead by a pool of threads.
 
     Close it, or use it as a context manager, to end its threads. They also end when the reader is garbage-collected.
     """
 
-    def __init__(self, epoch: Epoch, numbers: range, ledger: Optional[Ledger]) -> None:
+    def __init__(self, epoch: Epoch, numbers: range, skip: int, ledger: Optional[Ledger]) -> None:
         """Call Epoch.read instead."""
         self.epoch, self.ledger, threads = epoch, ledger, epoch.threads
         most = max(2 * threads, 16) if epoch.prefetch_bytes else 1
@@ -404,12 +356,12 @@ class Reader(Iterator[Batch], Closing):
         decoding = epoch._decoding(columns.take)
         self._pool = Pool(
             numbers,
-            lambda number, task, announced: epoch._fetch(number, decoding, task, announced, buffers.take),
+            lambda n, task, announced: epoch._fetch(n, decoding, task, announced, buffers.take, skip if n == numbers.start else 0),
             epoch._run if epoch.steps else None,
             threads=threads, room=epoch.prefetch_bytes, most=most, guess=epoch.expected_bytes(),
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
         )  # fmt: skip
-        self._numbers, self._taken, self._came, self._kept = numbers, 0, 0, 0
+        self._numbers, self._skip, self._taken, self._came, self._kept = numbers, skip, 0, 0, 0
         self._empty: Any = None  # the value of an empty share
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
@@ -440,9 +392,9 @@ class Reader(Iterator[Batch], Closing):
                 warnings.warn(text, stacklevel=3)
             self.close()
             raise StopIteration
-        self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
         if self.ledger is not None:
-            self.ledger.add(self.epoch.plan, batch.number * self.epoch.plan.batch_size, batch.omitted)
+            self.ledger.add(self.epoch.plan, self._reached, batch.omitted)
+        self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
         return batch
 
     def _fill(self, batch: Batch, cut: Callable[[Any], Any]) -> None:
@@ -458,8 +410,19 @@ class Reader(Iterator[Batch], Closing):
 
     @property
     def position(self) -> int:
-        """The number of the next batch: with the epoch's number, everything that a checkpoint needs."""
+        """The number of the next batch."""
         return self._numbers[self._taken] if self._taken < len(self._numbers) else self._numbers.stop
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state after the last batch that was taken, for Client.epoch and all loaders of this package."""
+        if self._numbers.step > 1:
+            raise StateError(f"save state: this reader leaves out batches: it reads every {self._numbers.step}th", cure="read with step=1")
+        return State.of(Place(self.epoch.number, self._reached), self.epoch.plan).to_dict()
+
+    @property
+    def _reached(self) -> int:
+        """The position of the next sample, of any rank."""
+        return self.position * self.epoch.plan.batch_size + (0 if self._taken else self._skip)
 
     def count_elsewhere(self, elsewhere: Callable[[int], int]) -> None:
         """Includes batches that still wait for the trainer in the count of batches ahead. elsewhere(taken) returns their number."""

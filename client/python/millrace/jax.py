@@ -22,7 +22,7 @@ from ._parameters import NOT_FOR_LOADERS, BatchOptions, Decode, checked, flat
 from .batch import Batch
 from .client import ClientOwner, Origin
 from .epoch import Epoch
-from .errors import InvalidArgument
+from .errors import InvalidArgument, StateError
 from .values import Automatic
 
 try:
@@ -146,17 +146,17 @@ class DataLoader(ClientOwner):
         return len(self._epoch(self._next.epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, start, _ = self._next
+        epoch, position = self._next
         self._pass += 1
-        this, opened = self._pass, self._epoch(epoch)
+        this = self._pass
         waiting: deque[tuple[int, Any]] = deque()
-        with opened.read(start) as reader:
+        with self._epoch(epoch).read(position // self.batch_size) as reader:
             for batch in reader:
                 waiting.append((batch.number, self._put(batch)))
                 if len(waiting) == self._ahead:
-                    yield self._hand_out(this, len(opened), epoch, *waiting.popleft())
+                    yield self._hand_out(this, epoch, *waiting.popleft())
             while waiting:
-                yield self._hand_out(this, len(opened), epoch, *waiting.popleft())
+                yield self._hand_out(this, epoch, *waiting.popleft())
 
     def _put(self, batch: Batch) -> Any:
         """Starts the transfer of this process's rows to its devices."""
@@ -173,10 +173,9 @@ class DataLoader(ClientOwner):
             raise InvalidArgument(f"there are shardings for {', '.join(self._sharding)}, and samples have {', '.join(batch.value)}")
         return {name: jax.tree.map(partial(put, self._sharding[name]), value) for name, value in batch.value.items()}
 
-    def _hand_out(self, this: int, batches: int, epoch: int, number: int, value: Any) -> Any:
+    def _hand_out(self, this: int, epoch: int, number: int, value: Any) -> Any:
         if this == self._pass:  # otherwise another pass has started, or a state was loaded
-            self._next = Place(epoch + 1)
-            self._after = Place(epoch, number + 1) if number + 1 < batches else self._next
+            self._next, self._after = Place(epoch + 1), Place(epoch, (number + 1) * self.batch_size)
         return value
 
     @checked()
@@ -189,22 +188,24 @@ class DataLoader(ClientOwner):
         self._pass += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state for a checkpoint after the last yielded batch: integers and texts, the same in all processes."""
+        """Returns the state for a checkpoint after the last yielded batch, the same in all processes, for all loaders of this package."""
         return State.of(self._after, self._epoch(self._after.epoch).plan).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes where state was saved, on any number of processes and devices, in the state's generation.
+        """Resumes where any loader or reader has saved state, on any number of processes and devices, in the state's generation.
 
-        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it belongs to other data. The data
-        may have another name, or be on another gateway.
+        Raises StateError immediately if the state is of another order or within a batch of this size, and GenerationGone if it belongs to
+        other data. The data may have another name, or be on another gateway.
         """
         loaded = State.parse(state)
-        loaded.place.refuse_samples()
-        loaded.hold(self._options["dataset"], lambda: self._epoch(loaded.place.epoch, loaded.generation).plan)
-        if self.rank == 0:
-            loaded.tell_age(self._present)
-        self.generation = loaded.generation
-        self._begin_at(loaded.place)
+        place = loaded.resume(self._present, lambda: self._epoch(loaded.epoch, loaded.generation).plan)
+        if place.position % self.batch_size:
+            raise StateError(
+                f"load state: position {place.position} of epoch {place.epoch} is within a batch of {self.batch_size}; batches have one shape",
+                cure=f"give a global_batch_size that divides {place.position}, or read this epoch to its end with another loader",
+            )
+        self.generation = self._epoch(loaded.epoch, loaded.generation).generation
+        self._begin_at(place)
 
 
 def _stack(samples: list[Any]) -> Any:

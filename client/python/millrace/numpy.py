@@ -12,9 +12,9 @@ Tokens and records need no decoding: `array` returns them without a copy.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._layout import ArrayHeader
 from ._parameters import TORCH_ONLY, Decode, EpochOptions, checked, flat
@@ -57,7 +57,9 @@ def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> 
 
 
 @checked(EpochOptions, unfit=TORCH_ONLY)
-def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode: Decode = True, **options: Unpack[EpochOptions]) -> Epoch:
+def epoch(
+    source: Origin, number: Union[int, Mapping[str, Any]], *, dataset: Optional[str] = None, decode: Decode = True, **options: Unpack[EpochOptions],
+) -> Epoch:
     """Opens an epoch whose batches have columns of arrays, for a Client or an argument of millrace.open. Options are those of Client.epoch.
 
     `batch["jpg"]` is an array whose first axis is the batch. For images its shape is samples x height x width x bands, with uint8 for 8-bit

@@ -8,12 +8,12 @@ import multiprocessing
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol, SupportsIndex, Union, cast
 from urllib.parse import quote, quote_plus, urlsplit
 
 from ._http import Gateways, Settings
-from ._job import advise_homes, refuse
+from ._job import Place, Plan, State, advise_homes, brief, refuse
 from ._parameters import DEFAULTS, TORCH_ONLY, Decode, EpochOptions, Share, checked, flat, refuse_slips
 from ._plan import CHOICE, ORDER, SHARING, SHOWING
 from ._selection import (
@@ -35,10 +35,11 @@ from ._selection import (
     refuse_beyond,
     split_rule,
     whole,
+    with_sources,
 )
 from ._steps import Steps, on_error_of
 from .batch import Decoder
-from .epoch import Epoch, Plan
+from .epoch import Epoch
 from .errors import Denied, GenerationGone, InvalidArgument, MillraceError, NotFound, ProtocolError, ReadOnly, near
 from .values import Automatic
 
@@ -131,9 +132,12 @@ class Source:
         return self.selection.told({**answer, "gateway": str(self.core), "transport": self.core.transport})
 
     @checked(EpochOptions, unfit=TORCH_ONLY)
-    def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
+    def epoch(
+        self, number: Union[int, Mapping[str, Any]], *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions],
+    ) -> Epoch:
         """Opens an epoch: resolves its plan and pins the generation. It reads no samples yet.
 
+        number               number of the epoch, from 0; or the state of a reader or loader, from which iterating then resumes
         global_batch_size    samples of a batch, all ranks together; None: the dataset's default, 256 unless its index has another
         batch_size_per_rank  samples per rank: multiplied by the world size it is the global size
         seed            seed of the order
@@ -155,7 +159,9 @@ class Source:
         """
         return self._epoch(number, decode=decode, **flat({**options, "dataset": dataset}))
 
-    def _epoch(self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Any) -> Epoch:
+    def _epoch(
+        self, number: Union[int, Mapping[str, Any]], *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Any
+    ) -> Epoch:
         """Opens an epoch with options from `flat`."""
         o: dict[str, Any] = {**DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
         size, each = o.get("global_batch_size"), o.get("batch_size_per_rank")
@@ -169,28 +175,33 @@ class Source:
             raise InvalidArgument(f"keys come along in the framed form only, not in {form}")
         if not cut and (isinstance(decode, Mapping) or o.keys() & {"filter", "transform", "collate"}):
             raise InvalidArgument(f"the steps of an epoch want samples, and the form {form} is not cut into them", cure="leave form out")
+        state = State.parse(number) if isinstance(number, Mapping) else None
+        if state and (o["start"] or brief(o.setdefault("generation", state.generation)) != state.generation):
+            raise InvalidArgument(f"epoch from a state of generation {state.generation[:12]}", cure="leave out start and generation")
         chosen = self.at(o.get("generation"))
         about = chosen.describe(None if dataset == self.dataset else dataset)
         if "generation" not in o:
             refuse(about, rank, world_size)
-        asked = {name: o.get(name) for name in (*ORDER, *CHOICE, *SHARING)}
+        asked = {name: o.get(name) for name in (*ORDER, *CHOICE, *SHARING)} | {"generation": chosen.selection.generation or o.get("generation")}
         if isinstance(asked["shuffle"], bool):
             asked["shuffle"] = None if asked["shuffle"] else "none"
         query = {k: str(v) for k, v in chosen.selection.over(asked).items() if v is not None}
         shape: dict[str, str] = {}
         decoders = dict(decode) if isinstance(decode, Mapping) else {}
-        columns = self._with_sources(about)
+        columns = with_sources(about, lambda name: self.core.json("GET", "/v1/datasets/" + quote(name, safe="")))
         contents = Contents.of(columns, o.get("fields"), decoders)
         if contents.fields:
             shape["fields"] = ",".join(map(quote_plus, contents.fields))
         shape["format"] = form
         if cut:
             shape["table"] = "keys,parts" if keys else "parts"
-        plan = self._plan(str(about["name"]), number, query, shape, about)
+        opened = partial(self._plan, str(about["name"]), query, shape, about)
+        place = Place(cast("int", number)) if state is None else state.resume(str(about["generation"]), partial(opened, state.epoch))
+        plan = opened(place.epoch)
         if not plan.batches:
             self._refuse_empty(plan)
         if o["start"] > plan.batches:
-            raise InvalidArgument(f"start={o['start']}: epoch {number} has {plan.batches} batches, numbered from 0")
+            raise InvalidArgument(f"start={o['start']}: epoch {plan.epoch} has {plan.batches} batches, numbered from 0")
         # only one worker of a loader logs it: see millrace.torch
         if not multiprocessing.current_process().daemon:
             advise_homes(self.core, plan, about)
@@ -200,8 +211,8 @@ class Source:
             automatic.of(columns, o["allow_pickle"]) if isinstance(automatic, Automatic) else None,
             contents, on_error_of(o["on_error"]), o.get("filter"), o.get("transform"), o.get("collate"), o.get("batch_transform"), keys,
         )
-        ahead: dict[str, Any] = {name: o.get(name) for name in ("start", "threads", "prefetch_bytes", "decoded_bytes")}
-        return Epoch(self.core, plan, steps=steps, **ahead)
+        start, skip = divmod(place.position, plan.batch_size)
+        return Epoch(self.core, plan, start or o["start"], skip, steps, o["threads"], o["prefetch_bytes"], o["decoded_bytes"])
 
     def _refuse_empty(self, plan: Plan) -> NoReturn:
         """Rejects an epoch without batches, since a loop over it would silently do nothing."""
@@ -211,21 +222,7 @@ class Source:
             cure = "give a smaller global_batch_size, or share=millrace.Share(tail='short')"
         raise InvalidArgument(f"epoch {plan.epoch} of {self!r}: {why}", cure=cure)
 
-    def _with_sources(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the description of a mixture with `fields` if all sources have the same, else with all sources `described`."""
-        described: dict[str, Any] = {}
-        for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not columns_of(about)):
-            described[name] = {}
-            # a caller that may read a mixture may lack the right to read its sources
-            with contextlib.suppress(NotFound, Denied):
-                described[name] = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
-        fields = [columns_of(one) for one in described.values()]
-        named = [{f["name"]: f for f in one} for one in fields]
-        if any(fields) and all(one == named[0] for one in named):
-            return {**about, "fields": fields[0], "other_parts": False}
-        return {**about, "described": described}
-
-    def _plan(self, name: str, number: int, query: dict[str, str], shape: dict[str, str], about: dict[str, Any]) -> Plan:
+    def _plan(self, name: str, query: dict[str, str], shape: dict[str, str], about: dict[str, Any], number: int) -> Plan:
         path = f"/v1/datasets/{quote(name, safe='')}/epochs/{number}"
         try:
             d = self._answer(path, {**query, **shape})
@@ -242,14 +239,16 @@ class Source:
                 generation=said["generation"], order_digest=str(d["order_digest"]),
                 parameters={**query, **said, **shape}, description=d, dataset_description=about,
             )
-            if not (0 <= plan.batches < _COUNTED and 0 <= plan.samples < _COUNTED and 0 <= plan.rank < plan.world_size and plan.batch_size > 0):
+            counted = 0 <= plan.batches < _COUNTED and 0 <= plan.samples < _COUNTED and plan.batch_size > 0
+            if not (plan.digest_at(number, 0) and counted and 0 <= plan.rank < plan.world_size):
                 raise ValueError(f"{plan.batches} batches of {plan.batch_size}, {plan.samples} samples")
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
             raise ProtocolError(f"{path}: not the description of an epoch: {type(e).__name__}: {e}") from None
         self._client.known[name] = samples
         for k, v in query.items():
-            if plan.parameters[k] != v and not (k == "subset" and (plan.parameters[k].endswith(f":{v}") or "~" in v or "=" in v)):
-                raise ProtocolError(f"{path}: got {k} {plan.parameters[k]!r}, want {v!r}")
+            fits = (got := plan.parameters[k]) == v or (k == "generation" and brief(got) == v)
+            if not fits and not (k == "subset" and (got.endswith(f":{v}") or "~" in v or "=" in v)):
+                raise ProtocolError(f"{path}: got {k} {got!r}, want {v!r}")
         return plan
 
     def split(self, parts: Optional[Mapping[str, Weight]] = None, *unnamed: NoReturn, salt: str = "", **named: Weight) -> dict[str, View]:
@@ -351,7 +350,7 @@ class Source:
 
     def at(self, generation: Optional[str]) -> Source:
         """Returns this part for another generation. For this package's own modules."""
-        if not self.selection.generation or generation in (None, self.selection.generation):
+        if not self.selection.generation or generation is None or brief(generation) == brief(self.selection.generation):
             return self
         return self._reading(self.dataset, self.selection, generation, again=True)
 
@@ -401,6 +400,11 @@ class Source:
     def _mixing(self, generation: Optional[str], again: bool) -> View:
         chosen, texts, read, pinned = self.selection, [], [], False
         given: Sequence[Optional[str]] = generation.split(",") if generation else [part.generation for _, part, _ in chosen.sources]
+        if len(given) != len(chosen.sources) and given == [brief(generation or "")]:
+            raise GenerationGone(
+                f"the sources of this mixture have others than its generations {generation}, in which named samples are looked up",
+                cure="give order=millrace.Order(generation=...) of the run, which is `generation` of its dataset or epoch",
+            )
         if len(given) != len(chosen.sources):
             raise InvalidArgument(f"generation {generation!r}: want one of each of {len(chosen.sources)} sources, with commas between them")
         for (name, part, share), one in zip(chosen.sources, given):

@@ -343,7 +343,7 @@ class Moving(Proxy):
     def target_of(self, request: bytes) -> int:
         """The port of the gateway that has the requested generation, or the current one."""
         line = request.split(b"\r\n", 1)[0]
-        return next((port for generation, port in self._ports.items() if generation in line), self._target)
+        return next((port for generation, port in self._ports.items() if generation[:32] in line), self._target)
 
 
 def follow(answer: bytes) -> bytes:

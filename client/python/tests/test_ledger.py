@@ -18,8 +18,7 @@ import harness
 import pytest
 
 import millrace
-from millrace import Ledger, Order, Reading, Share
-from millrace.epoch import Plan
+from millrace import Ledger, Order, Plan, Reading, Share
 from millrace.errors import InvalidArgument, LedgerError
 
 JUDGE = harness.ROOT / "integration" / "conformance" / "ledgers.py"

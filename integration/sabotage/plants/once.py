@@ -66,12 +66,12 @@ PLANTS = [
     (
         "torch loader counts prefetched batches as yielded",
         "client/python/tests/torch/test_torch_state.py test_a_state_says_what_was_yielded_and_not_what_was_read_ahead",
-        [("client/python/millrace/torch/_loader.py", "self._count.place = place._replace(batch=place.batch + 1)", "self._count.place = place._replace(batch=place.batch + 2)")],
+        [("client/python/millrace/torch/_loader.py", "        self._count.take()\n", "        self._count.take()\n        self._count.take()\n")],
     ),
     (
         "torch dataset repeats the samples of a half-read batch after a resume",
         "client/python/tests/torch/test_torch_samples.py test_resume_amid_a_batch",
-        [("client/python/millrace/torch/_dataset.py", "(list(value) if self._samples else [value])[done:][::-1]", "(list(value) if self._samples else [value])[::-1]")],
+        [("client/python/millrace/torch/_dataset.py", "step=self._step, skip=skip)", "step=self._step)")],
     ),
     (
         "Python client mixes whole datasets instead of the parts that were named",
@@ -86,6 +86,6 @@ PLANTS = [
     (
         "JAX loader counts prefetched batches as yielded",
         "client/python/tests/debian13/test_jax.py test_a_state_counts_what_was_yielded",
-        [('client/python/millrace/jax.py', '(epoch, number + 1) if', '(epoch, number + self._ahead) if')],
+        [('client/python/millrace/jax.py', '(epoch, (number + 1) *', '(epoch, (number + self._ahead) *')],
     ),
 ]

@@ -5,18 +5,29 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch.utils import data as torch_data
 
 from .._process import LARGE, filled, own
 from ..batch import Batch
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, SampleError
 from ..values import Automatic, library
 
 # torch before 2.3 has no unsigned integers larger than uint8
 _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
+
+
+class Parcel(NamedTuple):
+    """A batch for this package's DataLoader, which counts it.
+
+    It may have no remaining samples, or errors for a list of the main process.
+    """
+
+    value: Any
+    emptied: bool
+    failures: list[SampleError]
 
 
 def as_tensor(value: Any) -> Any:

@@ -7,23 +7,23 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from torch.utils import data as torch_data
 
-from .._job import AGREE, Place, State, find_ranks, refuse, send_checked, settle, warn_of_uneven_shares
+from .._job import AGREE, Place, Plan, State, brief, find_ranks, refuse, send_checked, settle, warn_of_uneven_shares
 from .._parameters import NOT_FOR_LOADERS, Decode, EpochOptions, checked, flat
 from ..batch import Batch, Sample
 from ..client import ClientOwner, Origin
-from ..epoch import Epoch, Plan, Reader
+from ..epoch import Epoch, Reader
 from ..errors import InvalidArgument, SampleError, StateError
-from ._columns import AUTOMATIC, allow_read_only, collate_columns, columns_alone, gives_views, stack_as_they_come, without_rows
-from ._places import Places
+from ._columns import AUTOMATIC, Parcel, allow_read_only, collate_columns, columns_alone, gives_views, stack_as_they_come, without_rows
+from ._places import IN_ORDER, IN_TURN, NO_WORKERS, Count, Places
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -102,10 +102,11 @@ class Dataset(ClientOwner):
         self._cut = without_rows if batch_transform is None else None
         self._gather = stack_as_they_come if not one_by_one and batch_transform is None else None
         # the latest loaded state, which every later order must match
-        self._loaded = State(Place(epoch), {})
+        self._loaded: Optional[State] = None
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
         self.places = Places()
-        self._yielded: Optional[Count] = None  # progress of this process's latest pass
+        self._yielded: Optional[Count] = None  # progress of the latest pass, if this process or a DataLoader of this module counts it
+        self._resumed: Optional[tuple[Place, int]] = None  # start of the next pass of a worker, and the samples of its first batch to leave out
         self._left = False  # whether an unfinished pass was logged
         self.set_epoch(epoch)
         if self._alone is None:
@@ -128,9 +129,9 @@ class Dataset(ClientOwner):
     # Position and ranks.
 
     @property
-    def place(self) -> tuple[int, int]:
-        """The start of the next pass: the numbers of the epoch and batch."""
-        return self.places.next[:2]
+    def place(self) -> Place:
+        """The start of the next pass: the number of the epoch, and the first position in it."""
+        return self.places.next
 
     def ranks(self) -> tuple[int, int]:
         """Returns rank and world size."""
@@ -142,7 +143,7 @@ class Dataset(ClientOwner):
 
     def epoch(self, number: Optional[int] = None) -> Epoch:
         """Returns the Epoch from which this rank's batches are read: the current one, or another."""
-        return self._of(self.place[0] if number is None else number, *self.ranks())
+        return self._of(self.place.epoch if number is None else number, *self.ranks())
 
     def _of(self, number: int, rank: int, world_size: int) -> Epoch:
         if self._alone is not None:
@@ -150,7 +151,8 @@ class Dataset(ClientOwner):
         want = number, rank, world_size, self.generation
         if want not in self._open:
             epoch = self.client._epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
-            self._loaded.check(epoch.plan)
+            if self._loaded:
+                self._loaded.check(epoch.plan)
             worker = torch_data.get_worker_info()
             if rank == 0 and (worker is None or worker.id == 0):
                 warn_of_uneven_shares(epoch.plan)
@@ -161,11 +163,6 @@ class Dataset(ClientOwner):
         threads = epoch.threads if worker is None or "threads" in self._options else _threads_of_worker(worker.num_workers)
         cut = self._cut if world_size > 1 else None
         return replace(epoch, threads=threads, prefetch_factor=self.prefetch_factor, gather=self._gather, cut=cut, writable=self._writable)
-
-    def epoch_for(self, place: Place) -> Epoch:
-        """Returns the Epoch for a pass over batches from a position. For this package's own modules."""
-        place.refuse_samples()
-        return self._of(place.epoch, *self.ranks())
 
     def epoch_of_samples(self, number: int, processes: int) -> Epoch:
         """Returns the Epoch whose values are lists of samples: all samples if Accelerate distributes them. For this package's own modules.
@@ -220,72 +217,125 @@ class Dataset(ClientOwner):
         For this package's own modules.
         """
         places, left, begins = self.places, self._reached(), self.places.next
-        batches = next((len(epoch) for (number, *_), epoch in self._open.items() if left and number == left.epoch), 0)
-        if places.begun and left and left.batch < batches and not self._left and self.ranks()[0] == 0:
+        samples = next((epoch.plan.delivered for (number, *_), epoch in self._open.items() if left and number == left.epoch), 0)
+        if places.begun and left and left.position < samples and not self._left and self.ranks()[0] == 0:
             self._left = True
-            samples = f" and {left.sample} samples" if left.sample else ""
             _LOG.warning(
-                "%s: epoch %d was left after %d of %d batches%s, and this pass reads epoch %d: set_epoch(%d) begins epoch %d again (logged once)",
-                self._options["dataset"], left.epoch, left.batch, batches, samples, begins.epoch, left.epoch, left.epoch,
+                "%s: epoch %d was left at position %d of %d, and this pass reads epoch %d: set_epoch(%d) begins epoch %d again (logged once)",
+                self._options["dataset"], left.epoch, left.position, samples, begins.epoch, left.epoch, left.epoch,
             )  # fmt: skip
         self.go_to(begins)
 
+    def count(self) -> Count:
+        """Starts a pass that a DataLoader of this module counts. For this package's own modules."""
+        self.leave()
+        place = self.places.next
+        plan = self.epoch(place.epoch).plan
+        self._yielded = Count(place, self.places.moves, size=plan.batch_size, total=plan.batches)
+        return self._yielded
+
     def _reached(self) -> Optional[Place]:
-        """Returns the next position of the last pass, or None if only its loader's workers know it."""
-        if self.places.counted:
-            return self.places.handed_out
-        return self._yielded.place if self._yielded is not None and not self.places.workers_read else None
+        """Returns the next position of the last pass, or None if it is not known."""
+        return self._yielded.place if self._yielded is not None and not self.places.workers else None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state for a checkpoint after the batches that were yielded in this process.
+    def state_dict(self, batches: Optional[int] = None) -> dict[str, Any]:
+        """Returns the state for a checkpoint after the yielded items, for all loaders and readers of this package.
 
-        It contains no rank, world size or number of workers. With workers only the loader knows the yielded batches: use the loader's
-        state_dict.
+        If workers of a loader of another library read, only that loader knows which items it has yielded. Then batches is the number of
+        batches that it has yielded in its latest pass over dataset.batches().
         """
+        if self._yielded is not None and self._yielded.ahead:
+            raise StateError(
+                "save state: Accelerate reads a batch ahead, and only it knows what it has yielded",
+                cure="read with millrace.torch.DataLoader, or resume by accelerate.skip_first_batches, as Trainer does",
+            )
+        return self.state(batches)
+
+    def state(self, batches: Optional[int] = None) -> dict[str, Any]:
+        """Returns the state for a loader that counts its own batches. For this package's own modules."""
         if torch_data.get_worker_info() is not None:
-            return {}  # the iterator's own state is sufficient
-        if self.places.workers_read:
+            return self._state_of_worker()
+        count, way, place = self._yielded, self.places.workers, self.places.next
+        if way == IN_TURN or (way == IN_ORDER and batches is None):
             raise StateError(
                 "save state: workers read this dataset, and only their loader knows what it has yielded",
-                cure="call state_dict of the loader, millrace.torch.DataLoader or torchdata's StatefulDataLoader",
+                cure="call state_dict of a millrace.torch.DataLoader; or, without filter= and on_error=, have another loader read "
+                "dataset.batches(), and call dataset.state_dict(batches=...) with the number of them",
             )
-        if self._yielded is None:
-            return self.state_at(self.places.next)
-        return self.state_at(self._yielded.place, self._yielded.processes)
-
-    def state_at(self, place: Place, processes: int = 1) -> dict[str, Any]:
-        """Returns the state of a reader that resumes at a place."""
-        if processes > 1:
-            raise StateError(
-                f"save state: Accelerate shares samples out among {processes} processes, and reads ahead; only it knows what it has yielded",
-                cure="resume by accelerate.skip_first_batches, or give dispatch_batches=False to Accelerate",
-            )
+        if way == IN_ORDER and batches is not None:
+            start, size = self.places.last, self.epoch(self.places.last.epoch).plan.batch_size
+            place = Place(start.epoch, (start.position // size + batches) * size) if batches else start
+        elif way == NO_WORKERS and count is not None:
+            place = self._place_of(count)
         return State.of(place, self.epoch(place.epoch).plan).to_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes where state was saved, on any number of ranks and workers, in the state's generation.
+    def _refuse_shared(self, count: Count) -> None:
+        if count.processes > 1:
+            raise StateError(
+                f"save state: Accelerate shares samples out among {count.processes} processes, and reads ahead; only it knows what it has yielded",
+                cure="resume by accelerate.skip_first_batches, or give dispatch_batches=False to Accelerate",
+            )
 
-        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it belongs to other data. The data
-        may have another name, or be on another gateway.
+    def _place_of(self, count: Count) -> Place:
+        self._refuse_shared(count)
+        if count.within:
+            rank, ranks = self.ranks()
+            raise StateError(
+                f"save state: rank {rank} of {ranks} is within its share of a batch",
+                cure="save where a batch ends: a loader's batch_size that divides batch_size_per_rank ends there; or read with "
+                "millrace.torch.DataLoader",
+            )
+        return count.place
+
+    def _state_of_worker(self) -> dict[str, Any]:
+        """Returns the state of this worker, which torchdata's StatefulDataLoader saves, and loads into the same worker of as many."""
+        if (count := self._yielded) is None:
+            return {}
+        self._refuse_shared(count)
+        place = count.request or self._share_of(self.places.peek(_worker().id))
+        plan = self.epoch(place.epoch).plan
+        return {**State(brief(plan.generation), plan.digest_at(*place), *place).to_dict(), "yielded": count.given, "ranks": plan.world_size}
+
+    def _share_of(self, place: Place) -> Place:
+        """Returns the first position that this worker reads of a pass from a place."""
+        worker, size = _worker().id, self.epoch(place.epoch).plan.batch_size
+        return Place(place.epoch, (place.position // size + worker) * size) if worker else place
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resumes where any loader or reader has saved state, on any number of ranks and workers, in the state's generation.
+
+        Raises StateError immediately if the state is of another order, and GenerationGone if it belongs to other data. The data may have
+        another name, or be on another gateway.
         """
         if torch_data.get_worker_info() is not None:
+            self._load_in_worker(dict(state))
             return
         before = self._loaded, self.generation, self._alone, self._open
         try:
-            place = self.accept(state)
-            self._loaded.hold(self._options["dataset"], lambda: self.epoch(place.epoch).plan)
+            self._accept(loaded := State.parse(state))
+            place = loaded.resume(self.present, lambda: self.epoch(loaded.epoch).plan)
+            self.generation = self.epoch(loaded.epoch).generation
         except BaseException:
             self._loaded, self.generation, self._alone, self._open = before
             raise
-        if self.ranks()[0] == 0:
-            self._loaded.tell_age(self.present)
         self.go_to(place)
 
-    def accept(self, state: Mapping[str, Any]) -> Place:
-        """Applies the generation of a state, and returns its position."""
-        self._loaded = State.parse(state)
-        self.generation, self._alone, self._open = self._loaded.generation, None, {}
-        return self._loaded.place
+    def _accept(self, loaded: State) -> None:
+        # a state has only a digest of a mixture's generations
+        generation = self.generation if brief(self.generation) == loaded.generation else loaded.generation
+        self._loaded, self.generation, self._alone, self._open = loaded, generation, None, {}
+
+    def _load_in_worker(self, state: dict[str, Any]) -> None:
+        if not state:
+            return
+        yielded, ranks = state.pop("yielded", 0), state.pop("ranks", 0)
+        self._accept(loaded := State.parse(state))
+        rank, world_size = self.ranks()
+        if yielded and ranks != world_size:
+            raise StateError(f"load state: its loader was within a share of {ranks} ranks, not {world_size}", cure="resume it on as many ranks")
+        if rank == _worker().id == 0:
+            loaded.tell_age(self.present)
+        self._resumed = Place(loaded.epoch, loaded.position), yielded
 
     def collect(self, error: SampleError) -> None:
         """Adds a worker's error to the list of on_error. For this package's own modules."""
@@ -294,22 +344,41 @@ class Dataset(ClientOwner):
     def __iter__(self) -> Iterator[Any]:
         return self.begin()
 
-    def begin(self, *, samples: bool = False, processes: int = 1) -> Pass:
+    def begin(self, *, samples: bool = False, processes: int = 1, ahead: bool = False) -> Pass:
         """Starts a pass of this process, or of this worker for its share. For this package's own modules."""
-        worker = torch_data.get_worker_info()
-        if worker is None:
-            self.places.own()
-            if self.places.begun:
-                self.leave()
-            self._yielded = Count(self.places.next, self.places.moves, processes=processes)
-            return Pass(self, self._yielded, samples, processes)
-        self.places.enter_worker()
-        # An object that cannot be pickled would block the loader forever: views are sent as copies.
-        ForkingPickler.register(memoryview, _view_as_bytes)
-        return Pass(self, None, samples, processes, worker.id, worker.num_workers)
+        if torch_data.get_worker_info() is not None:
+            # An object that cannot be pickled would block the loader forever: views are sent as copies.
+            ForkingPickler.register(memoryview, _view_as_bytes)
+            request, given = self._resumed or (None, 0)
+            self._yielded, self._resumed = Count(request=request, given=given, processes=processes), None
+            return Pass(self, self._yielded, samples, _worker().id, _worker().num_workers)
+        self.places.own()
+        if self.places.begun:
+            self.leave()
+        place = self.places.next
+        count = Count(place, self.places.moves, request=place, processes=processes, ahead=ahead)
+        if not self.places.counted:
+            self._yielded = count
+        return Pass(self, count, samples)
+
+    def claim(self, samples: bool, given: Optional[Place]) -> Place:
+        """Starts a pass of this worker, at its part of the loader's state if one is given. For this package's own modules."""
+        omits = self.omits and self.ranks()[1] == 1  # some batches are then skipped
+        place = self.places.claim(_worker().id, IN_TURN if samples or omits or given else IN_ORDER, given)
+        return given or self._share_of(place)
+
+    @property
+    def omits(self) -> bool:
+        """Whether filter or on_error may leave samples out."""
+        return self._options.get("filter") is not None or self._options.get("on_error", "raise") != "raise"
 
 
 send_checked(Dataset, "_options")
+
+
+def _worker() -> Any:
+    """Returns the number of this process's worker and of all workers of its loader."""
+    return torch_data.get_worker_info()
 
 
 def _threads_of_worker(workers: int) -> int:
@@ -322,75 +391,47 @@ def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
     return memoryview, (bytes(view),)
 
 
-@dataclass
-class Count:
-    """The progress of a pass. It does not reference the pass, which ends when its user drops it."""
-
-    place: Place
-    moves: int = 0  # value of the dataset's counter when the pass began
-    total: int = 0  # batches of the epoch, for a loader
-    waited: float = 0.0  # seconds that the trainer waited for batches, for a loader
-    # number of processes among which Accelerate distributes samples; 1: it does not
-    processes: int = 1
-    failed: bool = False
-
-
-class Parcel(NamedTuple):
-    """A batch for this package's DataLoader, which counts it.
-
-    It may have no remaining samples, or errors for a list of the main process.
-    """
-
-    value: Any
-    emptied: bool
-    failures: list[SampleError]
-
-
 class Pass(Iterator[Any]):
     """One pass of one process over a dataset. It opens nothing before the first item is requested, and counts the yielded items."""
 
-    def __init__(self, dataset: Dataset, yielded: Optional[Count], samples: bool, processes: int, worker: int = 0, step: int = 1) -> None:
-        """Items are batches or samples. yielded has the start; None: a worker determines it when the first item is requested."""
-        self._dataset, self._yielded, self._samples, self._processes = dataset, yielded, samples, processes
-        self._worker, self._step = worker, step
+    def __init__(self, dataset: Dataset, count: Count, samples: bool, worker: int = 0, step: int = 1) -> None:
+        """Items are batches or samples, of every step-th batch. count has the start, unless a worker determines it at the first item."""
+        self._dataset, self._count, self._samples, self._worker, self._step = dataset, count, samples, worker, step
         self._in_worker = torch_data.get_worker_info() is not None
         self._counted = dataset.places.counted and not samples  # counted by this package's DataLoader
         self._reader: Optional[Reader] = None
-        self._items: list[Any] = []  # items of the last batch, in reverse order
+        # items of the last batch with the place after each, in reverse order
+        self._items: list[tuple[Any, Optional[Place]]] = []
         self._pid = os.getpid()
 
-    @property
-    def place(self) -> Place:
-        """The position of the next item."""
-        return self._share_of(self._dataset.places.peek(self._worker)) if self._yielded is None else self._yielded.place
-
-    def _share_of(self, place: Place) -> Place:
-        return place if self._worker == 0 else Place(place.epoch, place.batch + self._worker)
-
-    def _open(self) -> tuple[Count, Reader]:
-        places = self._dataset.places
-        if self._yielded is None:
-            self._yielded = Count(self._share_of(places.claim(self._worker)))
+    def _open(self) -> Reader:
+        count, dataset = self._count, self._dataset
         if self._reader is None:
-            first = self._yielded.place
-            epoch = self._dataset.epoch_of_samples(first.epoch, self._processes) if self._samples else self._dataset.epoch_for(first)
-            self._reader = epoch.read(first.batch, step=self._step)
+            if self._in_worker:
+                count.request = dataset.claim(self._samples, count.request)
+            first: Any = count.request
+            epoch = dataset.epoch_of_samples(first.epoch, count.processes) if self._samples else dataset.epoch(first.epoch)
+            start, skip = divmod(first.position, epoch.plan.batch_size)
+            self._reader = epoch.read(start, step=self._step, skip=skip)
             if self._in_worker:
                 if not self._counted:
                     self._reader.epoch.steps.warn_of_copies()
-                self._reader.count_elsewhere(partial(places.in_queues, first.batch, self._step))
-        return self._yielded, self._reader
+                self._reader.count_elsewhere(partial(dataset.places.in_queues, start, self._step))
+        return self._reader
 
     def __next__(self) -> Any:
         if self._pid != os.getpid():
             raise InvalidArgument("read the next batch: an iterator belongs to the process that made it; make another one")
-        yielded, reader = self._open()
+        reader, count = self._open(), self._count
         while not self._items:  # a share may be empty
-            self._take(yielded, reader)
-        if not self._in_worker:
-            self._dataset.places.begin(yielded.place, yielded.moves)
-        item, (epoch, batch, sample) = self._items.pop(), yielded.place
-        yielded.place = Place(epoch, batch, sample + 1) if self._items else Place(epoch, batch + self._step)
+            self._take(reader)
+        if not self._in_worker and count.request:
+            self._dataset.places.begin(count.request, count.moves)
+        item, place = self._items.pop()
+        count.place, count.within = place or count.place, place is None
+        count.given += 1
+        if not self._items:
+            count.request, count.given = self._after, 0
         if isinstance(item, (Batch, Sample)) and self._in_worker:
             raise InvalidArgument(
                 "read the next batch: what batch_transform returns goes to another process, where a Batch cannot go",
@@ -398,42 +439,31 @@ class Pass(Iterator[Any]):
             )
         return item
 
-    def _take(self, yielded: Count, reader: Reader) -> None:
+    def _take(self, reader: Reader) -> None:
+        count, plan = self._count, reader.epoch.plan
         try:
             batch = reader.advance() if self._counted else next(reader)
         except StopIteration:
-            if not self._in_worker and yielded.moves == self._dataset.places.moves:
-                self._dataset.go_to(Place(yielded.place.epoch + 1))
+            if not self._in_worker and count.moves == self._dataset.places.moves:
+                self._dataset.go_to(Place(plan.epoch + 1))
             raise
         if self._counted:
             self._dataset.places.note_stats(self._worker, reader.stats)
-        epoch, number, sample = yielded.place
-        done = sample if batch.number == number else 0
         told = batch.failures if self._counted and self._in_worker and reader.epoch.steps.collects else []
         value = Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value
-        self._items = (list(value) if self._samples else [value])[done:][::-1]
-        yielded.place = Place(epoch, batch.number, done)
+        self._lay_out(batch, list(value) if self._samples else [value], plan)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state of this worker, which torchdata's StatefulDataLoader saves after each batch."""
-        state = self._dataset.state_at(self.place, self._processes)
-        return {**state, "worker": self._worker, "workers": self._step}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes at the position of the same worker in an earlier run with the same number of workers."""
-        place = self._dataset.accept(state)
-        if (state.get("worker"), state.get("workers")) != (self._worker, self._step):
-            raise StateError(
-                f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
-                cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
-            )
-        # otherwise the dataset logs it
-        if self._in_worker and self._worker == self._dataset.ranks()[0] == 0:
-            State.parse(state).tell_age(self._dataset.present)
-        self._reader, self._items = None, []
-        if self._yielded is None:
-            self._yielded = Count(self._dataset.places.claim(self._worker, place))
-        self._yielded.place = place
+    def _lay_out(self, batch: Batch, values: list[Any], plan: Plan) -> None:
+        """Sets the items of a batch, without those that a worker had yielded before its loader resumed."""
+        count, begin = self._count, batch.number * plan.batch_size
+        if count.request is None or count.request.position < begin:
+            count.request, count.given = Place(plan.epoch, begin), 0
+        alone, end = plan.world_size == 1, Place(plan.epoch, begin + plan.batch_size)
+        # samples that were left out belong to the one before; ranks leave out different numbers
+        inside = [Place(plan.epoch, count.request.position + at) if alone else None for at in batch._kept[1 : len(values)]]
+        last = None if self._samples and self._dataset.omits and not alone else end
+        self._items = list(zip(values, [*inside, last]))[count.given :][::-1]
+        self._after = Place(plan.epoch, begin + self._step * plan.batch_size)
 
 
 class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
@@ -455,7 +485,7 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
     def __iter__(self) -> Iterator[Any]:
         self._processes()
-        return self.dataset.begin()
+        return self.dataset.begin(ahead=loader_of(self) is not None)
 
     def __getitem__(self, which: object) -> Any:
         return self.dataset[which]
@@ -471,7 +501,7 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the Dataset."""
-        return self.dataset.state_dict()
+        return self.dataset.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resumes the Dataset where the state was saved."""
@@ -495,15 +525,14 @@ class SampleDataset(BatchDataset):
     """
 
     def __iter__(self) -> Iterator[Any]:
-        processes, options = self._processes_of_parent or self._processes(), self.dataset._options
-        leaves_out = options.get("filter") is not None or options.get("on_error", "raise") != "raise"
-        if leaves_out and processes == 1 < self.dataset.ranks()[1]:
+        processes = self._processes_of_parent or self._processes()
+        if self.dataset.omits and processes == 1 < self.dataset.ranks()[1]:
             warnings.warn(
                 "filter= and on_error= leave out other numbers of samples on each rank, so their loaders of samples() differ in length: ranks that "
                 "wait for each other at every step, as DDP's do, read with millrace.torch.DataLoader",
                 stacklevel=2,
             )
-        return self.dataset.begin(samples=True, processes=processes)
+        return self.dataset.begin(samples=True, processes=processes, ahead=loader_of(self) is not None)
 
     def __len__(self) -> int:
         """Number of samples for this rank in an epoch; of all ranks if Accelerate distributes them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,9 @@ from .._job import Place
 from .._parameters import INSTEAD, checked
 from .._pool import Stats
 from ..errors import Closed, InvalidArgument, ProtocolError
-from ._dataset import PREFETCH_FACTOR, Count, Dataset, Parcel
+from ._columns import Parcel
+from ._dataset import PREFETCH_FACTOR, Dataset
+from ._places import Count
 
 _END = 0.5  # seconds within which a killed worker must exit
 
@@ -68,10 +69,8 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
             options["prefetch_factor"] = prefetch_factor
         options["collate_fn"] = partial(_collate, options.get("collate_fn"))
         super().__init__(dataset.batches(), batch_size=None, num_workers=num_workers, **options)
-        # Lightning calls set_epoch here. torch does not allow changing it, and uses it to repeat None.
-        self.__dict__["sampler"] = _EpochSampler(dataset)
         self._batches = dataset
-        self._count: Optional[Count] = None
+        self._count = Count()
 
     def __repr__(self) -> str:
         return f"<DataLoader of {self._batches!r}, num_workers={self.num_workers}>"
@@ -79,26 +78,20 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
         dataset = self._batches
         dataset.leave()
-        if self._count is not None and self._count.failed:
+        if self._count.failed:
             self._iterator = None  # persistent workers that have exited
         # opened here to report errors early, and so that forked workers need no request
-        place = dataset.places.next
-        self._count = Count(place, dataset.places.moves, len(dataset.epoch_for(place)))
-        dataset.places.hand_out(place.batch)
+        self._count = dataset.count()
+        dataset.places.hand_out(self._count.batch)
         dataset.places.stats.zero_()
         return _CountedPass(dataset, super().__iter__(), self._count)
-
-    def _current(self) -> Optional[Count]:
-        """The current or unfinished pass."""
-        c = self._count
-        return c if c is not None and c.moves == self._batches.places.moves else None
 
     @property
     def stats(self) -> Stats:
         """The reader's counters of the latest pass, summed over the workers; waiting_seconds is the trainer's wait for batches."""
         sums = zip(vars(Stats()).items(), self._batches.places.stats.sum(0).tolist())
         stats = Stats(**{name: type(zero)(value) for (name, zero), value in sums})
-        stats.waiting_seconds = self._count.waited if self._count else 0.0
+        stats.waiting_seconds = self._count.waited
         return stats
 
     def set_epoch(self, epoch: int) -> None:
@@ -106,9 +99,8 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         self._batches.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state for a checkpoint after the last yielded batch, for any number of ranks and workers."""
-        current = self._current()
-        return self._batches.state_at(self._batches.places.next if current is None else current.place)
+        """Returns the state for a checkpoint after the last yielded batch, for all loaders and readers of this package."""
+        return self._batches.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resumes where state was saved: see Dataset.load_state_dict. Takes effect at the next iter()."""
@@ -146,11 +138,11 @@ class _CountedPass(Iterator[Any]):
                 self._shut_down()
             raise
         place = self._count.place
-        self._count.place = place._replace(batch=place.batch + 1)
+        self._count.take()
         places = self._dataset.places
         if self._count.moves == places.moves:
             places.begin(place, self._count.moves)
-            places.hand_out(place.batch + 1)
+            places.hand_out(self._count.batch)
         return batch
 
     def _report_killed(self) -> None:
@@ -164,7 +156,7 @@ class _CountedPass(Iterator[Any]):
                     raise RuntimeError(f"DataLoader worker (pid {worker.pid}) is killed by signal: {signal.strsignal(-worker.exitcode)}")
 
     def __len__(self) -> int:
-        return max(0, self._count.total - self._count.place.batch)
+        return max(0, self._count.total - self._count.batch)
 
     def _shut_down(self) -> None:
         """Ends the workers.
@@ -178,26 +170,13 @@ class _CountedPass(Iterator[Any]):
             end()
 
     def _end(self) -> None:
-        epoch, batch, _ = self._count.place
+        epoch, batch = self._count.place.epoch, self._count.batch
         if self._count.failed:
             raise Closed(f"epoch {epoch}: the pass has ended at batch {batch}, with the exception before", cure="begin another pass: iter(loader)")
         if batch < self._count.total:
             raise ProtocolError(f"epoch {epoch}: the workers have ended after batch {batch} of {self._count.total}")
         if self._count.moves == self._dataset.places.moves:
             self._dataset.go_to(Place(epoch + 1))
-
-
-class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]
-    """Replaces torch's sampler that repeats None, because the dataset has the batches. It only forwards epochs."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-
-    def __iter__(self) -> Iterator[None]:
-        return itertools.repeat(None)
-
-    def set_epoch(self, epoch: int) -> None:
-        self._dataset.set_epoch(epoch)
 
 
 def _collate(collate_fn: Optional[Callable[[Any], Any]], batch: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Optional
 
 import torch
@@ -14,11 +14,40 @@ from .._job import Place
 from .._pool import Stats
 from ..errors import StateError
 
-_EPOCH, _BATCH, _SAMPLE, _BEGUN, _WORKERS, _HANDED, _PASSES = range(7)
-_LEFT = 4  # cells per pass: its name and its start
+_EPOCH, _POSITION, _BEGUN, _WORKERS, _HANDED, _PASSES = range(6)
+NO_WORKERS, IN_ORDER, IN_TURN = range(3)
+"""How workers of another loader read: not at all, every item the next batch of the epoch, or parts of several batches in turn."""
+_LEFT = 3  # cells per pass: its name and its start
 _KEPT = 64  # number of remembered passes of workers, far more than start at the same time
 _STATS = len(fields(Stats))  # cells per worker, at the end
 _PATIENCE = 60.0
+_START = Place(0)
+
+
+@dataclass
+class Count:
+    """The progress of a pass. It does not reference the pass, which ends when its user drops it."""
+
+    place: Place = _START  # the next position
+    moves: int = 0  # value of the dataset's counter when the pass began
+    request: Optional[Place] = None  # position of the batch that is being yielded; None before a worker has begun
+    given: int = 0  # items of this batch that were yielded
+    within: bool = False  # whether the pass is within a share of several ranks, after place
+    processes: int = 1  # number of processes among which Accelerate distributes samples; 1: it does not
+    ahead: bool = False  # whether Accelerate reads ahead
+    size: int = 1  # samples of a batch, for a loader of this module, which counts batches
+    total: int = 0  # batches of the epoch, for such a loader
+    waited: float = 0.0  # seconds that the trainer waited for batches, for such a loader
+    failed: bool = False
+
+    @property
+    def batch(self) -> int:
+        """The number of the next batch."""
+        return self.place.position // self.size
+
+    def take(self) -> None:
+        """Counts a batch that is yielded."""
+        self.place = Place(self.place.epoch, (self.batch + 1) * self.size)
 
 
 class Places:
@@ -77,7 +106,7 @@ class Places:
         if epoch != self.last.epoch:
             self.go_to(Place(epoch))
         elif self.begun:
-            self._note(_BATCH, 0, 0, 0, 0, -1)
+            self._note(_POSITION, 0, 0, 0, -1)
         self._note(_WORKERS, 0)
 
     def begin(self, place: Place, moves: int) -> None:
@@ -93,11 +122,6 @@ class Places:
     def counted(self) -> bool:
         """Whether the loader of the pass is this package's, which counts batches by number."""
         return int(self._cells[_HANDED]) >= 0
-
-    @property
-    def handed_out(self) -> Place:
-        """The position of the batch that the loader yields next."""
-        return Place(self.last.epoch, int(self._cells[_HANDED]))
 
     def in_queues(self, first: int, step: int, taken: int) -> int:
         """Returns the number of batches from a worker's reader that wait in the queues of their loader, if it is this package's."""
@@ -120,13 +144,9 @@ class Places:
     # Methods for workers, which write to their parent's cells.
 
     @property
-    def workers_read(self) -> bool:
-        """Whether workers read the dataset, so that this process does not know the yielded batches."""
-        return bool(self._cells[_WORKERS])
-
-    def enter_worker(self) -> None:
-        """Records that workers read the dataset."""
-        self._cells[_WORKERS] = 1
+    def workers(self) -> int:
+        """How workers of another loader read the latest pass, whose yielded batches only the loader knows."""
+        return int(self._cells[_WORKERS])
 
     def peek(self, worker: int) -> Place:
         """Returns the start of the pass that this worker would begin now."""
@@ -135,15 +155,15 @@ class Places:
         name, at = self._pass(worker, self._passes + 1)
         return self._left(name, at) or self.next
 
-    def claim(self, worker: int, given: Optional[Place] = None) -> Place:
-        """Starts this worker's next pass, at the position in its loader's state if one is passed. Returns the start."""
+    def claim(self, worker: int, way: int, given: Optional[Place] = None) -> Place:
+        """Starts this worker's next pass, at the position in its loader's state if one is passed. Returns the start. way: see IN_ORDER."""
         self._passes += 1
         if self._told():
             return self.last
         name, at = self._pass(worker, self._passes)
         if worker == 0:
             place = given or self.next
-            self._cells[:_WORKERS] = torch.tensor([*place, 1])
+            self._cells[:_HANDED] = torch.tensor([*place, 1, way])
             self._cells[at + 1 : at + _LEFT] = torch.tensor(place)
             self._cells[at] = name
             return place

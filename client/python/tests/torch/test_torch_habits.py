@@ -73,7 +73,7 @@ def test_plain_passes(gateway: harness.Gateway) -> None:
         assert batch["__key__"] == wants[1][0]
         break
     assert dataset.state_dict()["epoch"] == 1
-    assert dataset.state_dict()["batch"] == 1
+    assert dataset.state_dict()["position"] == 30
     assert dataset.place == (2, 0)
     left = iter(dataset)
     assert next(left)["__key__"] == wants[2][0]
@@ -121,7 +121,7 @@ def test_a_state_goes_on_after_a_left_pass(gateway: harness.Gateway) -> None:
     loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=2)
     assert some(loader, 5) == core_order(gateway, 0)[:5]
     state = loader.state_dict()
-    assert (state["epoch"], state["batch"]) == (0, 5)
+    assert (state["epoch"], state["position"]) == (0, 150)
     assert some(loader, 2) == core_order(gateway, 1)[:2]
     loader.load_state_dict(state)
     loader.set_epoch(0)  # as trainers do before each pass: the position in the epoch stays

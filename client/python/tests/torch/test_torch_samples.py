@@ -155,7 +155,7 @@ def test_resume_amid_a_batch(gateway: harness.Gateway) -> None:
         size = r.choice([1, 7, 8, 30, 64])
         seen += flat(itertools.islice(torch_data.DataLoader(dataset.samples(), batch_size=size), min(r.randrange(1, 9), -(-left // size))))
         state = dataset.state_dict()
-        assert state.get("sample", 0) == len(seen) % 500 % 30
+        assert state["position"] == len(seen) % 500
         assert seen == want[: len(seen)], f"seed {seed}"
 
 
@@ -175,36 +175,44 @@ def test_a_stateful_loader_resumes_amid_a_batch(gateway: harness.Gateway, worker
     r = random.Random(workers)
     seen: list[str] = []
     state: Any = None
-    while True:
+    while len(seen) < len(whole):
         loader = StatefulDataLoader(dataset_of(gateway).samples(), batch_size=8, num_workers=workers)
         if state is not None:
             loader.load_state_dict(state)
         batches = iter(loader)
         steps = r.randrange(1, 20)
-        got = keys_of(itertools.islice(batches, steps))
-        seen += itertools.chain.from_iterable(got)
+        seen += flat(itertools.islice(batches, steps))
         state = loader.state_dict()
         del batches
-        if len(got) < steps:
-            break
     assert seen == whole
 
 
-def test_states_amid_a_batch_are_refused_where_they_do_not_fit(gateway: harness.Gateway) -> None:
+def test_a_state_amid_a_batch_goes_on_elsewhere(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway)
     next(iter(torch_data.DataLoader(dataset.samples(), batch_size=47)))
     state = dataset.state_dict()
-    assert (state["batch"], state["sample"], state["world_size"]) == (1, 17, 1)
-    with pytest.raises(millrace.torch.StateError, match="world_size is 2, and was 1"):
-        dataset_of(gateway, rank=0, world_size=2).load_state_dict(state)
-    other = dataset_of(gateway)
-    other.load_state_dict(state)
-    with pytest.raises(millrace.torch.StateError, match=r"begin at batch 1 of epoch 0: the state was saved after 17 of its samples"):
-        iter(millrace.torch.DataLoader(other))
-    with pytest.raises(millrace.torch.StateError, match="after 17 of its samples"):
-        next(iter(other))
-    with pytest.raises(millrace.torch.StateError, match="sample -1"):
-        other.load_state_dict({**state, "sample": -1})
+    assert state["position"] == 47
+    others = [millrace.torch.DataLoader(dataset_of(gateway, rank=r, world_size=2, global_batch_size=40)) for r in range(2)]
+    for other in others:
+        other.load_state_dict(state)
+    assert [[len(keys) for keys in keys_of(other)][:2] for other in others] == [[16, 20], [17, 20]]
+    whole = dataset_of(gateway)
+    whole.load_state_dict(state)
+    assert flat(whole) == order(gateway, 0)[47:]
+
+
+def test_ranks_save_no_state_within_a_batch(gateway: harness.Gateway) -> None:
+    dataset = dataset_of(gateway, rank=1, world_size=3)
+    batches = iter(torch_data.DataLoader(dataset.samples(), batch_size=5))
+    next(batches)
+    with pytest.raises(millrace.torch.StateError, match="save state: rank 1 of 3 is within its share of a batch; save where a batch ends"):
+        dataset.state_dict()
+    next(batches)
+    assert dataset.state_dict()["position"] == 30
+    dataset = dataset_of(gateway, rank=1, world_size=3, filter=_third)
+    assert len(list(itertools.islice(dataset.samples(), 30))) == 30
+    with pytest.raises(millrace.torch.StateError, match="is within its share"):
+        dataset.state_dict()
 
 
 class Prepared:

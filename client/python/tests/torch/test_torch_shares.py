@@ -65,7 +65,7 @@ def test_an_empty_share_is_read_first_on_resume(gateway: harness.Gateway) -> Non
     dataset = dataset_of(gateway, decode={"cls": int}, transform=pair)
     loader = millrace.torch.DataLoader(dataset)
     state = copy.deepcopy(loader.state_dict())
-    state["batch"] = 6
+    state["position"] = 6 * dataset.epoch().plan.batch_size
     loader.load_state_dict(state)
     ((x, y),) = loader
     assert (x.shape, y.shape, y.dtype) == ((0, 16), (0,), torch.int64)

@@ -14,6 +14,7 @@ from typing import Any
 import harness
 import pytest
 from test_torch_loader import core_order, dataset_of, keys_of
+from torch.utils import data as torch_data
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import millrace
@@ -61,28 +62,14 @@ def test_a_state_says_what_was_yielded_and_not_what_was_read_ahead(gateway: harn
     dataset = dataset_of(gateway)
     reading = iter(dataset)
     for m in range(4):
-        assert dataset.state_dict()["batch"] == m
+        assert dataset.state_dict()["position"] == 30 * m
         next(reading)
     del reading  # otherwise a later failing test keeps its threads
     loader = DataLoader(dataset, num_workers=2, prefetch_factor=4)
     ahead = iter(loader)
     for m in range(4):
-        assert loader.state_dict()["batch"] == m
+        assert loader.state_dict()["position"] == 30 * m
         next(ahead)
-
-
-def test_a_state_that_an_older_release_saved(gateway: harness.Gateway) -> None:
-    """The file never changes: a later release must accept it and save the same state.
-
-    The test only replaces its generation by that of the packed data.
-    """
-    saved = json.loads((Path(__file__).parents[1] / "testdata" / "state-2.json").read_text(encoding="utf-8"))
-    dataset = dataset_of(gateway)
-    saved["generation"] = dataset.state_dict()["generation"]
-    loader = DataLoader(dataset, num_workers=1)
-    loader.load_state_dict(saved)
-    assert loader.state_dict() == saved
-    assert keys_of(loader) == core_order(gateway, 1)[5:]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -93,32 +80,67 @@ def test_stateful_data_loader(gateway: harness.Gateway, workers: int) -> None:
     want = core_order(gateway, 0)
     seen: list[list[str]] = []
     state: Any = None
-    while True:
+    while len(seen) < len(want):
         loader = StatefulDataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=workers)
         if state is not None:
             loader.load_state_dict(state)
         batches = iter(loader)
         steps = r.randrange(1, 9)
-        got = keys_of(b for _, b in zip(range(steps), batches))
-        seen += got
+        seen += keys_of(b for _, b in zip(range(steps), batches))
         state = loader.state_dict()
         del batches
-        if len(got) < steps:
-            break
     assert seen == want, f"seed {seed}"
 
 
-def test_stateful_data_loader_wants_its_workers_back(gateway: harness.Gateway) -> None:
-    loader = StatefulDataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=0)
-    batches = iter(loader)
-    next(batches)
-    state = loader.state_dict()["fetcher_state"]["dataset_iter_state"] if "fetcher_state" in loader.state_dict() else None
-    assert state is None or state["batch"] == 1
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_state_of_a_stateful_loader_goes_on_elsewhere(gateway: harness.Gateway, workers: int) -> None:
+    """torchdata accepts its own state only for as many workers. That of the dataset is for any loader."""
     dataset = dataset_of(gateway)
-    reading = iter(dataset)
-    mine = reading.state_dict()  # type: ignore[attr-defined]
-    with pytest.raises(StateError, match=r"of worker 1 of 3 into worker 0 of 1"):
-        reading.load_state_dict({**mine, "worker": 1, "workers": 3})  # type: ignore[attr-defined]
+    loader = StatefulDataLoader(dataset.batches(), batch_size=None, num_workers=workers)
+    seen = keys_of(b for _, b in zip(range(5), loader))
+    other = StatefulDataLoader(dataset_of(gateway).batches(), batch_size=None, num_workers=workers + 1)
+    other.load_state_dict(loader.state_dict())
+    with pytest.raises(AssertionError):
+        iter(other)
+    again = dataset_of(gateway)
+    again.load_state_dict(dataset.state_dict(batches=5))
+    assert seen + keys_of(StatefulDataLoader(again.batches(), batch_size=None, num_workers=3)) == core_order(gateway, 0)
+
+
+@pytest.mark.parametrize("start", [0, 47])
+def test_workers_of_torch(gateway: harness.Gateway, start: int) -> None:
+    """Only the trainer knows how many batches torch's loader has yielded."""
+    want, dataset = [k for batch in core_order(gateway, 0) for k in batch], dataset_of(gateway)
+    dataset.load_state_dict({**dataset.state_dict(), "position": start})
+    loader = torch_data.DataLoader(dataset.batches(), batch_size=None, num_workers=3)
+    seen, place = want[:start], start
+    for n, batch in enumerate(loader):
+        seen, place = seen + batch["__key__"], dataset.state_dict(batches=n + 1)["position"]
+        assert place == len(seen) % 500
+        if n == 4:
+            break
+    assert dataset.state_dict(batches=0)["position"] == start
+    state = dataset.state_dict(batches=5)
+    with pytest.raises(StateError, match=r"only their loader knows what it has yielded; .* dataset.state_dict\(batches=...\)"):
+        dataset.state_dict()
+    other = dataset_of(gateway, global_batch_size=64)
+    other.load_state_dict(state)
+    assert seen + [k for batch in keys_of(DataLoader(other, num_workers=2)) for k in batch] == want
+
+
+def test_workers_that_read_parts_of_batches_have_no_state(gateway: harness.Gateway) -> None:
+    filtered, samples = dataset_of(gateway, filter=_all), dataset_of(gateway)
+    for dataset, loader in (
+        (filtered, torch_data.DataLoader(filtered.batches(), batch_size=None, num_workers=1)),
+        (samples, torch_data.DataLoader(samples.samples(), batch_size=30, num_workers=2)),
+    ):
+        next(iter(loader))
+        with pytest.raises(StateError, match="only their loader knows"):
+            dataset.state_dict(batches=1)
+
+
+def _all(_: millrace.Sample) -> bool:
+    return True
 
 
 def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
@@ -133,30 +155,27 @@ def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        ({"global_batch_size": 31}, "batch_size is 31, and was 30 when"),
-        ({"seed": 4}, "seed is 4, and was 3 when"),
-        ({"shuffle": "full"}, "shuffle is full, and was "),
-        ({"subset": "samples:0-99"}, "subset is .*, and was not given when"),
-    ],
+    [({"seed": 4}, "seed 4, shuffle slot"), ({"shuffle": "full"}, "seed 3, shuffle full"), ({"subset": "train=1,val=9:train"}, ".*subset train=1,")],
 )
 def test_a_state_of_another_order_is_refused(gateway: harness.Gateway, options: dict[str, Any], said: str) -> None:
     dataset = dataset_of(gateway)
     next(iter(dataset))
     state = dataset.state_dict()
-    with pytest.raises(StateError, match=rf"^load state: {said}"):
+    match = rf"^load state: it was saved in another order than that of photos, {said}.*; seed, .* determine the order; make the dataset with the"
+    with pytest.raises(StateError, match=match):
         dataset_of(gateway, **options).load_state_dict(state)
 
 
-def test_between_two_epochs_the_batch_size_may_change(gateway: harness.Gateway) -> None:
+def test_the_batch_size_may_change_at_any_time(gateway: harness.Gateway) -> None:
     loader = DataLoader(dataset_of(gateway))
-    keys_of(loader)
+    got = keys_of(b for _, b in zip(range(2), loader))
     state = loader.state_dict()
-    assert (state["epoch"], state["batch"]) == (1, 0)
     other = DataLoader(dataset_of(gateway, global_batch_size=100))
     other.load_state_dict(state)
-    want = [k for batch in core_order(gateway, 1) for k in batch]
-    assert [k for batch in keys_of(other) for k in batch] == want
+    rest = keys_of(other)
+    assert [len(keys) for keys in rest] == [40, 100, 100, 100, 100]
+    assert [k for batch in got + rest for k in batch] == [k for batch in core_order(gateway, 0) for k in batch]
+    assert (other.state_dict()["epoch"], other.state_dict()["position"]) == (1, 0)
 
 
 @pytest.mark.usefixtures("runtime")
@@ -176,7 +195,8 @@ def test_a_state_goes_on_with_a_copy_of_the_data(tmp_path: Path) -> None:
         assert next(iter(dataset)) == want
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.jsonl").write_text('{"n": 1}\n' * 100)
-    gone = pytest.raises(errors.GenerationGone, match=r"^load state: it is of other data.*since: generation [0-9a-f]{12} of 'one-[0-9a-f]{8}'")
+    match = r"^load state: .* its generation [0-9a-f]{12} is not here, but [0-9a-f]{12}: .*; restore that index and its data, or begin a new run"
+    gone = pytest.raises(errors.GenerationGone, match=match)
     with millrace.torch.Dataset(tmp_path / "other", global_batch_size=10, seed=3) as dataset, gone:
         dataset.load_state_dict(state)
 
@@ -191,7 +211,7 @@ def test_data_that_were_indexed_again_are_named(tmp_path: Path, runtime: Path) -
         time.sleep(0.05)
     (rows / "a.csv").write_text("name,n\n" + "x,2\n" * 120)
     shutil.rmtree(rows / ".millrace")
-    gone = r"^load state: the data were indexed again since the state was saved: generation .* is not here: .*; restore that index"
+    gone = r"^load state: the data were indexed again since the state was saved, or .*: its generation .* is not here, but .*; restore that index"
     with millrace.torch.Dataset(rows, global_batch_size=10) as dataset, pytest.raises(millrace.errors.GenerationGone, match=gone):
         dataset.load_state_dict(state)
 
@@ -224,49 +244,71 @@ def test_a_state_from_before_exclude_wants_quarantine(gateway: harness.Gateway) 
 def test_another_mixture_is_named(gateway: harness.Gateway) -> None:
     with millrace.Client(gateway.url) as client:
         a, b = client.take(100), client.subset(range(100, 200))
-        state = millrace.torch.Dataset(millrace.mix({a: 1, b: 2})).state_dict()
-        with pytest.raises(StateError, match=r"^load state: dataset is mix:.*:2,.*:1, and was mix:.*:1,.*:2 when"):
+        dataset = millrace.torch.Dataset(millrace.mix({a: 1, b: 2}))
+        state = dataset.state_dict()
+        with pytest.raises(StateError, match=r"^load state: it was saved in another order than that of mix:.*:2,.*:1.*weights of a mixture"):
             millrace.torch.Dataset(millrace.mix({a: 2, b: 1})).load_state_dict(state)
+        again = millrace.torch.Dataset(millrace.mix({a: 1, b: 2}))
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+        assert again.generation == dataset.generation
+
+
+FORM = {"state": 3, "generation": "0" * 32, "plan": "1" * 32, "epoch": 0, "position": 0}
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({}, "{} is not a state"), (None, "None is not a state"), ("x", "'x' is not a state"), ([1], r"\[1\] is not a state"),
-        ({"state": {0: "moments"}, "groups": []}, r"it holds \['state', 'groups'\] and lacks epoch, batch, dataset, order"),
-        ({"state": 2, "epoch": 1.5, "batch": 0, "dataset": "", "order": {}}, "not what state_dict returned: TypeError: 'float' .*"),
+        ({"state": {0: "moments"}, "groups": []}, r"it holds \['state', 'groups'\], want state, generation, plan, epoch, position"),
+        ({**FORM, "rank": 0}, r"it holds \['state', .*\], want state, "),
+        ({k: v for k, v in FORM.items() if k != "plan"}, "it holds .*, want state, "),
+        ({**FORM, "epoch": 1.5}, r"epoch 1\.5: not what state_dict returned"), ({**FORM, "epoch": True}, "epoch True: not what"),
+        ({**FORM, "epoch": (1 << 64) - 1}, "epoch 18446744073709551615: not what"),
+        ({**FORM, "position": 1 << 63}, "position 9223372036854775808: not"),
+        ({**FORM, "position": -1}, "position -1: not what"), ({**FORM, "position": "x"}, "position 'x': not what"),
+        ({**FORM, "plan": "1" * 64}, "plan '1.*': not what"), ({**FORM, "generation": "G" * 32}, "generation 'G.*': not what"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_state_is_refused_with_the_cure(gateway: harness.Gateway, given: Any, said: str) -> None:
-    with pytest.raises(StateError, match=f"^load state: {said}; load what state_dict .* returned, or do not load a state to begin at the beginning$"):
+    cure = "load what state_dict .* returned, or do not load a state to begin at the beginning"
+    with pytest.raises(StateError, match=f"^load state: {said}.*; {cure}$"):
         DataLoader(dataset_of(gateway)).load_state_dict(given)
 
 
-def test_a_state_beyond_the_end_is_refused(gateway: harness.Gateway) -> None:
+@pytest.mark.parametrize("form", [2, 4, "3"])
+def test_a_state_of_another_form_is_refused(gateway: harness.Gateway, form: Any) -> None:
+    with pytest.raises(StateError, match=rf"^load state: its form is {form!r}, want 3; load it by the release that saved it$"):
+        DataLoader(dataset_of(gateway)).load_state_dict({**FORM, "state": form})
+
+
+def test_a_state_at_the_end_of_an_epoch(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway)
-    batches = dataset.epoch(0).plan.batches
-    dataset.load_state_dict({**dataset.state_dict(), "batch": batches})
-    with pytest.raises(StateError, match=rf"batch {batches + 1} of epoch 0, which has {batches}"):
-        dataset.load_state_dict({**dataset.state_dict(), "batch": batches + 1})
+    dataset.load_state_dict({**dataset.state_dict(), "position": 500})
+    assert (dataset.place, dataset.state_dict()["epoch"]) == ((1, 0), 1)
+    with pytest.raises(StateError, match=r"^load state: position 501 of epoch 0, which has 500 positions; load what"):
+        dataset.load_state_dict({**dataset.state_dict(), "epoch": 0, "position": 501})
+    dropped = dataset_of(gateway, tail="drop")
+    dropped.load_state_dict({**dataset.state_dict(), "epoch": 0, "position": 480})
+    assert keys_of(dropped) == core_order(gateway, 1)[:16]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"state": 1}, {"state": None}, {"epoch": -1}, {"batch": "x"}, {"batch": None}, {"batch": -3}, {"generation": "0" * 64}],
-)
-def test_a_state_that_is_none_is_refused(gateway: harness.Gateway, change: dict[str, Any]) -> None:
-    state = {**dataset_of(gateway).state_dict(), **change}
-    with pytest.raises(millrace.MillraceError):
-        dataset_of(gateway).load_state_dict(state)
-    with pytest.raises(StateError):
-        dataset_of(gateway).load_state_dict({"epoch": 1})
+def test_every_state_is_short(gateway: harness.Gateway) -> None:
+    longest = {**FORM, "epoch": (1 << 64) - 2, "position": (1 << 63) - 1}
+    assert len(json.dumps(longest, separators=(",", ":"))) == 161
+    state = dataset_of(gateway).state_dict()
+    assert list(state) == list(FORM)
+    assert {len(state["generation"]), len(state["plan"])} == {32}
 
 
 def test_a_refused_state_changes_nothing(gateway: harness.Gateway) -> None:
     dataset = dataset_of(gateway)
-    state = {**dataset.state_dict(), "batch": 4}
+    state = {**dataset.state_dict(), "position": 120}
     with pytest.raises(StateError):
-        dataset.load_state_dict({**state, "order_digest": "0" * 32})
+        dataset.load_state_dict({**state, "plan": "0" * 32})
+    with pytest.raises(errors.GenerationGone):
+        dataset.load_state_dict({**state, "generation": "0" * 32})
     assert keys_of(dataset) == core_order(gateway, 0)
     dataset.load_state_dict(state)
     assert keys_of(dataset) == core_order(gateway, 0)[4:]

@@ -106,4 +106,4 @@ def test_a_loader_is_stateful(gateway: harness.Gateway) -> None:
 
     loader = DataLoader(dataset_of(gateway))
     assert isinstance(loader, _Stateful)
-    assert isinstance(iter(millrace.torch.Dataset(gateway.url, "photos")), Stateful)
+    assert isinstance(millrace.torch.Dataset(gateway.url, "photos").samples(), Stateful)
