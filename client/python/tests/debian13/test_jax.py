@@ -90,7 +90,7 @@ def test_the_next_batch_is_on_its_way(gateway: harness.Gateway, monkeypatch: pyt
         for taken in range(1, BATCHES + 1):
             next(batches)
             assert len(put) == min(taken + ahead - 1, BATCHES)
-        assert loader.state_dict()["batch"] == 0
+        assert (loader.state_dict()["epoch"], loader.state_dict()["position"]) == (1, 0)
         assert next(batches, None) is None
 
 
@@ -111,7 +111,7 @@ def test_a_state_counts_what_was_yielded(gateway: harness.Gateway, files: dict[s
         while len(got) < len(want):
             got += [content(batch) for batch in second]
         assert got == want, stop
-    assert loader.state_dict() == {**state, "epoch": 0, "batch": 0}
+    assert loader.state_dict() == {**state, "epoch": 0, "position": 0}
 
 
 def test_passes(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]]) -> None:
@@ -124,7 +124,7 @@ def test_passes(gateway: harness.Gateway, files: dict[str, tuple[bytes, bytes]])
     loader.set_epoch(1)
     next(older)  # no longer counts
     assert content(next(iter(loader))) == order(gateway, 1, files)[0]
-    loader.load_state_dict({**loader.state_dict(), "epoch": 5, "batch": 2})
+    loader.load_state_dict({**loader.state_dict(), "epoch": 5, "position": 2 * BATCH})
     loader.set_epoch(5)
     assert content(next(iter(loader))) == order(gateway, 5, files)[2]
     loader.set_epoch(5)
@@ -165,12 +165,11 @@ def test_what_does_not_fit_is_refused(gateway: harness.Gateway) -> None:
             next(iter(loader_of(gateway, **options)))
     state = loader_of(gateway).state_dict()
     for wrong, said in [
-        ({**state, "batch": 1, "batch_size": 24}, f"load state: batch_size is {BATCH}, and was 24 when the state was saved"),
-        ({**state, "order_digest": "x"}, "load state: the order is another one than when"),
-        ({**state, "state": 9}, "its form is 9, want 2"),
-        ({**state, "batch": -1}, "batch -1"),
-        ({**state, "sample": 3, "world_size": 1}, "the state was saved after 3 of its samples"),
-        ({"epoch": 1}, r"it holds \['epoch'\] and lacks state, batch, dataset, order"),
+        ({**state, "position": 24}, f"position 24 of epoch 0 is within a batch of {BATCH}; batches have one shape; give a global_batch"),
+        ({**state, "plan": "0" * 32}, "load state: it was saved in another order than that of photos, seed 3"),
+        ({**state, "state": 9}, "its form is 9, want 3"),
+        ({**state, "position": -1}, "position -1"),
+        ({"epoch": 1}, r"it holds \['epoch'\], want state, generation"),
         ({}, "do not load a state to begin at the beginning"),
     ]:
         with pytest.raises(StateError, match=said):
