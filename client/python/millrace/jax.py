@@ -21,7 +21,7 @@ from ._job import Place, State, refuse
 from ._parameters import NOT_FOR_LOADERS, BatchOptions, Decode, checked, flat
 from .batch import Batch
 from .client import ClientOwner, Origin
-from .epoch import Epoch
+from .epoch import Epoch, Ledger
 from .errors import InvalidArgument, StateError
 from .values import Automatic
 
@@ -81,6 +81,7 @@ class DataLoader(ClientOwner):
     decode        True: see help(millrace.values), with images as uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
     transform     function of one sample, as for Client.epoch; its results, any trees of arrays and numbers, are stacked
     ahead         number of batches on the devices or in transfer to them: the one that is yielded and the next
+    ledger        millrace.Ledger that records the yielded batches
     seed, shuffle, fields, order
                   as for Client.epoch
     share         only millrace.Share(tail=...): "drop" (default) or "pad", because all batches have the same shapes
@@ -96,7 +97,7 @@ class DataLoader(ClientOwner):
     @checked(BatchOptions, unfit=_UNFIT)
     def __init__(
         self, source: Origin, dataset: Optional[str] = None, *, sharding: Any, epoch: int = 0, decode: Decode = True, ahead: int = 2,
-        **options: Unpack[BatchOptions],
+        ledger: Optional[Ledger] = None, **options: Unpack[BatchOptions],
     ) -> None:
         given = {"tail": "drop", **flat(options)}
         tail, form, on_error = given["tail"], given.get("form"), given.get("on_error")
@@ -105,7 +106,7 @@ class DataLoader(ClientOwner):
             raise InvalidArgument(f"new loader: tail {tail!r}, on_error {on_error!r}: want 'drop' or 'pad', and no 'skip'")
         if form not in (None, "npy") or (whole and given.get("transform") is not None):
             raise InvalidArgument(f"new loader: form {form!r}: want 'npy' without a transform, or none")
-        self._sharding, self._ahead = sharding, ahead
+        self._sharding, self._ahead, self._ledger = sharding, ahead, ledger
         about = self._read_from(source, dataset)
         self.batch_size: int = given.get("global_batch_size") or int(about["default_plan"]["batch_size"])
         """Samples of a global batch."""
@@ -149,10 +150,11 @@ class DataLoader(ClientOwner):
         epoch, position = self._next
         self._pass += 1
         this = self._pass
-        waiting: deque[tuple[int, Any]] = deque()
+        waiting: deque[tuple[int, Any, Any]] = deque()
         with self._epoch(epoch).read(position // self.batch_size) as reader:
             for batch in reader:
-                waiting.append((batch.number, self._put(batch)))
+                omitted = batch.omitted if self._ledger is not None else ()
+                waiting.append((batch.number, omitted, self._put(batch)))
                 if len(waiting) == self._ahead:
                     yield self._hand_out(this, epoch, *waiting.popleft())
             while waiting:
@@ -173,8 +175,10 @@ class DataLoader(ClientOwner):
             raise InvalidArgument(f"there are shardings for {', '.join(self._sharding)}, and samples have {', '.join(batch.value)}")
         return {name: jax.tree.map(partial(put, self._sharding[name]), value) for name, value in batch.value.items()}
 
-    def _hand_out(self, this: int, epoch: int, number: int, value: Any) -> Any:
+    def _hand_out(self, this: int, epoch: int, number: int, omitted: Any, value: Any) -> Any:
         if this == self._pass:  # otherwise another pass has started, or a state was loaded
+            if self._ledger is not None:
+                self._ledger.add(self._epoch(epoch).plan, number * self.batch_size, omitted)
             self._next, self._after = Place(epoch + 1), Place(epoch, (number + 1) * self.batch_size)
         return value
 

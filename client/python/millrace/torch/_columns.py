@@ -22,12 +22,13 @@ _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 class Parcel(NamedTuple):
     """A batch for this package's DataLoader, which counts it.
 
-    It may have no remaining samples, or errors for a list of the main process.
+    It may have no remaining samples, errors for a list of the main process, or positions for a ledger.
     """
 
     value: Any
     emptied: bool
     failures: list[SampleError]
+    omitted: tuple[list[int], ...]
 
 
 def as_tensor(value: Any) -> Any:

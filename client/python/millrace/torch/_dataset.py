@@ -20,7 +20,7 @@ from .._job import AGREE, Place, Plan, State, brief, find_ranks, refuse, send_ch
 from .._parameters import NOT_FOR_LOADERS, Decode, EpochOptions, checked, flat
 from ..batch import Batch, Sample
 from ..client import ClientOwner, Origin
-from ..epoch import Epoch, Reader
+from ..epoch import Epoch, Ledger, Reader
 from ..errors import InvalidArgument, SampleError, StateError
 from ._columns import AUTOMATIC, Parcel, allow_read_only, collate_columns, columns_alone, gives_views, stack_as_they_come, without_rows
 from ._places import IN_ORDER, IN_TURN, NO_WORKERS, Count, Places
@@ -105,6 +105,8 @@ class Dataset(ClientOwner):
         self._loaded: Optional[State] = None
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
         self.places = Places()
+        self.ledger: Optional[Ledger] = None
+        """Set by millrace.torch.DataLoader, whose workers then find the positions of samples that they leave out."""
         self._yielded: Optional[Count] = None  # progress of the latest pass, if this process or a DataLoader of this module counts it
         self._resumed: Optional[tuple[Place, int]] = None  # start of the next pass of a worker, and the samples of its first batch to leave out
         self._left = False  # whether an unfinished pass was logged
@@ -450,7 +452,8 @@ class Pass(Iterator[Any]):
         if self._counted:
             self._dataset.places.note_stats(self._worker, reader.stats)
         told = batch.failures if self._counted and self._in_worker and reader.epoch.steps.collects else []
-        value = Parcel(batch.value, batch.emptied, told) if batch.emptied or told else batch.value
+        omitted = batch.omitted if self._counted and self._dataset.ledger is not None else ()
+        value = Parcel(batch.value, batch.emptied, told, omitted) if batch.emptied or told or any(omitted) else batch.value
         self._lay_out(batch, list(value) if self._samples else [value], plan)
 
     def _lay_out(self, batch: Batch, values: list[Any], plan: Plan) -> None:

@@ -15,6 +15,7 @@ from torch.utils import data as torch_data
 from .._job import Place
 from .._parameters import INSTEAD, checked
 from .._pool import Stats
+from ..epoch import Ledger
 from ..errors import Closed, InvalidArgument, ProtocolError
 from ._columns import Parcel
 from ._dataset import PREFETCH_FACTOR, Dataset
@@ -52,9 +53,12 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         num_workers: int = 0,
         prefetch_factor: int = PREFETCH_FACTOR,
         shuffle: Optional[bool] = None,
+        ledger: Optional[Ledger] = None,
         **options: Any,
     ) -> None:
-        """shuffle=False reads the dataset in stored order; True and None read it in its own order. options are torch's."""
+        """shuffle=False reads the dataset in stored order; True and None read it in its own order. ledger records the yielded batches.
+        options are torch's.
+        """
         given: object = dataset
         if not isinstance(given, Dataset):
             cure = "write DataLoader(millrace.torch.Dataset(source, global_batch_size=...)), and give a MapDataset to torch's own DataLoader"
@@ -64,7 +68,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
                 raise InvalidArgument(f"new loader: {name} is not the loader's to say, since batches come as the gateway made them", cure=cure)
         if shuffle is not None:
             dataset.take_shuffle(shuffle)
-        dataset.prefetch_factor = prefetch_factor
+        dataset.prefetch_factor, dataset.ledger = prefetch_factor, ledger
         if num_workers:
             options["prefetch_factor"] = prefetch_factor
         options["collate_fn"] = partial(_collate, options.get("collate_fn"))
@@ -142,6 +146,8 @@ class _CountedPass(Iterator[Any]):
         places = self._dataset.places
         if self._count.moves == places.moves:
             places.begin(place, self._count.moves)
+            if (ledger := self._dataset.ledger) is not None:
+                ledger.add(self._dataset.epoch(place.epoch).plan, place.position, batch.omitted if isinstance(batch, Parcel) else ((), (), ()))
             places.hand_out(self._count.batch)
         return batch
 
