@@ -282,3 +282,25 @@ def test_example_trains_and_resumes(images: Path, tmp_path: Path, runtime: Path)
     assert [line.split(",")[0] for line in lines] == ["epoch 0", "epoch 1", "epoch 2"]
     losses = [float(line.split()[-1]) for line in lines]
     assert losses == sorted(losses, reverse=True)
+
+
+def test_a_ledger_records_the_yielded_batches(gateway: harness.Gateway) -> None:
+    """Batches that are on the devices, but not yielded, are not in it."""
+    ledger = millrace.Ledger()
+
+    def broken(view: memoryview) -> int:
+        value = int(bytes(view))
+        return value if value != 3 else 1 // 0
+
+    loader = loader_of(gateway, ledger=ledger, decode={"cls": broken}, fields="cls", on_error=lambda _: 7)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    state = loader.state_dict()
+    part = json.loads(str(ledger))
+    assert (part["read"], part["positions"]) == ([[0, 0, state["position"]]], BATCHES * BATCH)
+    assert sum(end - first for _, first, end in part["replaced"]) > 0
+    assert all(end <= 3 * BATCH for _, _, end in part["replaced"])
+    for _ in batches:
+        pass
+    ledger.check()
