@@ -5,6 +5,7 @@ It also checks whether objects can be sent to spawned workers, before the worker
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -17,10 +18,11 @@ from dataclasses import dataclass, field
 from multiprocessing.reduction import ForkingPickler
 from reprlib import repr as short
 from typing import Any, NamedTuple, Optional
+from urllib.parse import quote
 
 from ._http import Gateways
 from ._plan import SHARING, SHOWING
-from .errors import GenerationGone, InvalidArgument, StateError
+from .errors import GenerationGone, InvalidArgument, MillraceError, StateError
 
 log = logging.getLogger("millrace")
 
@@ -37,6 +39,8 @@ AGREE = f"call torch.distributed.init_process_group before the dataset is made, 
 _FORM = 3  # version of State.to_dict
 _LIMITS = {"epoch": (1 << 64) - 2, "position": (1 << 63) - 1}
 _NO_STATE = "load what state_dict of a dataset, loader or reader returned, or do not load a state to begin at the beginning"
+_SCHEDULE = re.compile(",schedule=[0-9a-f]*")
+_COMPARED = 64  # most recently stored schedules that an error compares
 _DETERMINE = "seed, shuffle, window, strata, importance, subset, and the sources and weights of a mixture determine the order"
 
 
@@ -238,7 +242,7 @@ class State(NamedTuple):
         """Returns the state as a dict for JSON."""
         return {"state": _FORM, **self._asdict()}
 
-    def resume(self, present: str, opened: Callable[[], Plan]) -> Place:
+    def resume(self, present: str, opened: Callable[[], Plan], core: Optional[Gateways] = None) -> Place:
         """Returns the place to resume from. The function opened returns the plan of the state's epoch in its generation.
 
         present is the current generation, which may be newer: files added or removed later are then not read.
@@ -251,7 +255,7 @@ class State(NamedTuple):
             if e.cure == GenerationGone.cure:
                 e.cure = "restore that index and its data, or begin a new run"
             raise
-        self.check(plan)
+        self.check(plan, core)
         if self.position > plan.samples:
             raise StateError(f"load state: position {self.position} of epoch {self.epoch}, which has {plan.samples} positions", cure=_NO_STATE)
         if plan.rank == 0:
@@ -266,8 +270,8 @@ class State(NamedTuple):
                 "they were then", self.generation[:12], present[:12],
             )  # fmt: skip
 
-    def check(self, plan: Plan) -> None:
-        """Raises StateError if the data or the order differ."""
+    def check(self, plan: Plan, core: Optional[Gateways] = None) -> None:
+        """Raises StateError if the data or the order differ. core serves to name the first change of a mixture's schedule."""
         if (now := brief(plan.generation)) != self.generation:
             raise StateError(f"load state: its generation is {self.generation[:12]}, and this reader has {now[:12]}")
         if plan.digest_at(self.epoch, self.position) == self.plan:
@@ -276,7 +280,34 @@ class State(NamedTuple):
         cure = None
         if "samples:" in plan.order.get("subset", ""):
             cure = "exclude(...) is for a new run: to go on from this checkpoint, use quarantine(...) with the same samples"
-        raise StateError(f"load state: it was saved in another order than that of {plan.dataset:.200}{has}; {_DETERMINE}", cure=cure)
+        raise StateError(f"load state: it was saved in another order than that of {plan.dataset:.200}{has}; {self._change(plan, core)}", cure=cure)
+
+    def _change(self, plan: Plan, core: Optional[Gateways]) -> str:
+        """Names the first position from which the weights of a mixture differ, if its gateway knows the state's schedule."""
+        reached, now = self.epoch * plan.samples + self.position, _digests(plan.description)
+        for digests in _schedules(plan, core, now):
+            if [digest for begin, digest in digests if begin < max(reached, 1)][-1] == self.plan:
+                at = min(begin for begin, _ in {*digests} ^ {*now})
+                return f"its weights differ from position {at % plan.samples} of epoch {at // plan.samples} on"
+        return _DETERMINE
+
+
+def _digests(description: Mapping[str, Any]) -> list[tuple[int, str]]:
+    return [(int(one["position"]), str(one["digest"])) for one in description["plan_digests"]]
+
+
+def _schedules(plan: Plan, core: Optional[Gateways], now: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Yields the plan digests of a mixture with fewer segments, and of its recently stored schedules."""
+    yield from (now[:n] for n in range(1, len(now)))
+    bare = _SCHEDULE.sub("", plan.dataset)
+    if core is None or not bare.startswith("mix:"):
+        return
+    stored: list[str] = []
+    with contextlib.suppress(MillraceError):
+        stored = core.json("GET", f"/v1/datasets/{re.split('[:(]', bare)[1]}/schedules")["schedules"][:_COMPARED]
+    for name in (quote(f"{bare},schedule={digest}", safe="") for digest in stored):
+        with contextlib.suppress(MillraceError):  # a schedule of other sources
+            yield _digests(core.json("GET", f"/v1/datasets/{name}/epochs/{plan.epoch}", {**plan.parameters, "batch_size": "1"}))
 
 
 def send_checked(kind: type, options: str) -> None:

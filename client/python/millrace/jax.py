@@ -202,7 +202,7 @@ class DataLoader(ClientOwner):
         other data. The data may have another name, or be on another gateway.
         """
         loaded = State.parse(state)
-        place = loaded.resume(self._present, lambda: self._epoch(loaded.epoch, loaded.generation).plan)
+        place = loaded.resume(self._present, lambda: self._epoch(loaded.epoch, loaded.generation).plan, self.client.core)
         if place.position % self.batch_size:
             raise StateError(
                 f"load state: position {place.position} of epoch {place.epoch} is within a batch of {self.batch_size}; batches have one shape",

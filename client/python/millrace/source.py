@@ -196,7 +196,7 @@ class Source:
         if cut:
             shape["table"] = "keys,parts" if keys else "parts"
         opened = partial(self._plan, str(about["name"]), query, shape, about)
-        place = Place(cast("int", number)) if state is None else state.resume(str(about["generation"]), partial(opened, state.epoch))
+        place = Place(cast("int", number)) if state is None else state.resume(str(about["generation"]), partial(opened, state.epoch), self.core)
         plan = opened(place.epoch)
         if not plan.batches:
             self._refuse_empty(plan)
@@ -459,8 +459,8 @@ class Source:
     def _scheduled(self, first: str, sources: Sequence[Source], schedule: Mapping[int, Mapping[Source, Weight]]) -> str:
         """Stores the later weights of a mixture with its first source, and returns their digest."""
         path, rows = f"/v1/datasets/{quote(first, safe='')}/schedules", []
-        for position, weights in schedule.items():
-            for source in weights:
+        for position in sorted(schedule):
+            for source in (weights := schedule[position]):
                 if source not in sources:
                     raise InvalidArgument(
                         f"mix: schedule from position {position}: {source!r} is no source of the mixture",

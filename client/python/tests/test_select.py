@@ -383,7 +383,7 @@ def test_mixtures_with_a_schedule(two: tuple[millrace.Client, millrace.Client]) 
         ({"schedule": {50: {b.take(3): 1}}, "samples": 100}, "is no source of the mixture"),
         ({"schedule": {50: {b: -1}}, "samples": 100}, "mix: schedule from position 50: share -1"),
         ({"schedule": {50: {b: 0}}, "samples": 100}, "segment 1: has no positive weight"),
-        ({"schedule": {50: {b: 1}, 40: {a: 1}}, "samples": 100}, "segment 2: begins at position 40: must be after 50"),
+        ({"schedule": {50: {b: 1}, 0: {a: 1}}, "samples": 100}, "segment 1: begins at position 0: must be after 0"),
         ({"schedule": "ab" * 32, "samples": 100}, "has no schedule abababababab"),
     ):
         with pytest.raises(millrace.errors.MillraceError, match=why):
@@ -627,3 +627,40 @@ def test_take_wants_a_number_of_samples(gateway: harness.Gateway, n: Any) -> Non
     said = "^take: .* is no number of samples; give a whole number, 1 or more"
     with millrace.Client(gateway.url) as client, pytest.raises(millrace.InvalidArgument, match=said):
         client.take(n)
+
+
+def test_a_run_resumes_with_another_future(two: tuple[millrace.Client, millrace.Client]) -> None:
+    """A state loads into a mixture whose schedule changes later; the error for an earlier change names its position."""
+    a, b = two
+    first = {40: {b: 1}, 130: {a: 1, b: 1}, 180: {a: 1}}
+
+    def mixed(schedule: Any) -> millrace.View:
+        return millrace.mix({a: 0.7, b: 0.3}, samples=100, schedule=schedule)
+
+    with mixed(first).epoch(1, global_batch_size=10).read() as reader:
+        read = [next(reader) for _ in range(5)]
+        state = reader.state_dict()
+    assert (state["epoch"], state["position"], len(read)) == (1, 50, 5)
+    for schedule in ({**first, 180: {b: 1}}, {**first, 150: {b: 1}, 180: {a: 2, b: 1}}, {40: {b: 1}, 130: {a: 1, b: 1}}):
+        again = mixed(schedule).epoch(state, global_batch_size=10)
+        assert (again.number, again.start) == (1, 5)
+    whole = values(mixed(first), 1, global_batch_size=10)
+    assert [json.loads(bytes(s.data)) for x in mixed({**first, 180: {b: 1}}).epoch(state, global_batch_size=10) for s in x][:30] == whole[50:80]
+    for schedule, where in (
+        ({40: {b: 1}, 140: {a: 1, b: 1}}, "position 30 of epoch 1"),
+        ({**first, 130: {a: 1, b: 2}}, "position 30 of epoch 1"),
+        ({40: {b: 1}, 90: {a: 1}, 130: {a: 1, b: 1}}, "position 90 of epoch 0"),
+        ({130: {a: 1, b: 1}}, "position 40 of epoch 0"),
+        (None, "position 40 of epoch 0"),
+    ):
+        with pytest.raises(millrace.errors.StateError, match=f"its weights differ from {where} on"):
+            mixed(schedule).epoch(state, global_batch_size=10)
+    with mixed(None).epoch(3, global_batch_size=10).read() as reader:
+        for _ in range(5):
+            next(reader)
+        plain = reader.state_dict()
+    with pytest.raises(millrace.errors.StateError, match="its weights differ from position 40 of epoch 0 on"):
+        mixed(first).epoch(plain, global_batch_size=10)
+    assert mixed({350: {b: 1}}).epoch(plain, global_batch_size=10).start == 5
+    with pytest.raises(millrace.errors.StateError, match="seed, shuffle, window"):
+        mixed(first).epoch(state, seed=5, global_batch_size=10)

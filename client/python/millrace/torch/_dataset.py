@@ -154,7 +154,7 @@ class Dataset(ClientOwner):
         if want not in self._open:
             epoch = self.client._epoch(number, rank=rank, world_size=world_size, generation=self.generation, **self._options)
             if self._loaded:
-                self._loaded.check(epoch.plan)
+                self._loaded.check(epoch.plan, epoch.core)
             worker = torch_data.get_worker_info()
             if rank == 0 and (worker is None or worker.id == 0):
                 warn_of_uneven_shares(epoch.plan)
@@ -315,7 +315,7 @@ class Dataset(ClientOwner):
         before = self._loaded, self.generation, self._alone, self._open
         try:
             self._accept(loaded := State.parse(state))
-            place = loaded.resume(self.present, lambda: self.epoch(loaded.epoch).plan)
+            place = loaded.resume(self.present, lambda: self.epoch(loaded.epoch).plan, self.client.core)
             self.generation = self.epoch(loaded.epoch).generation
         except BaseException:
             self._loaded, self.generation, self._alone, self._open = before
