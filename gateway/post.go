@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -93,7 +94,10 @@ func unsent(err error) *problem {
 func decodeJSON(body []byte, v any) error {
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
-	if err := in.Decode(v); err != nil {
+	var kind *json.UnmarshalTypeError
+	if err := in.Decode(v); errors.As(err, &kind) {
+		return invalid("%s: a JSON %s is not possible here", cmp.Or(kind.Field, "the body"), kind.Value)
+	} else if err != nil {
 		return invalid("the body has an unexpected form: %s", address.Bounded(err.Error()))
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {

@@ -149,6 +149,7 @@ func TestSchedule_Refusals(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"schedule":[]}`:                          "non-empty list",
 		`{"schedule":[[5]]}`:                       "non-empty list",
+		`{"schedule":[[-1,1]]}`:                    "schedule: a JSON number -1 is not possible here",
 		`{"schedule":[[5,1],[6,1,1]]}`:             "segment 2 must be a position and 1 weights",
 		`{"schedule":[[5,1,0],[5,1,1]]}`:           "segment 2: begins at position 5: must be after 5",
 		`{"schedule":[[0,1,0]]}`:                   "segment 1: begins at position 0: must be after 0",

@@ -253,10 +253,11 @@ func (g *Gateway) absent(name, generation string, err error) error {
 		}
 		return notServed(name)
 	case errors.Is(err, objstore.ErrNotFound):
-		return &problem{
-			Code: codeGenerationGone, Cause: err,
-			Detail: fmt.Sprintf("generation %.12s is no longer available: start a new job without generation=, or restore its index and shards", generation),
+		detail := fmt.Sprintf("generation %.12s is no longer available: start a new job without generation=, or restore its index and shards", generation)
+		if d, ok := g.datasets.Current(name); ok && address.ShortGeneration(generation) == address.ShortGeneration(d.Index.Generation()) {
+			detail = fmt.Sprintf("the schedule of mixture %s has changed: resume from a state, which has the first 32 digits of the generation", name)
 		}
+		return &problem{Code: codeGenerationGone, Cause: err, Detail: detail}
 	}
 	return err
 }

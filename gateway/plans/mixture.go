@@ -116,7 +116,7 @@ func (m *mixture) complete(a *address.Plan) error {
 	}
 	for i, g := range m.later {
 		if at := g.First % a.Samples; at%a.BatchSize != 0 {
-			q.Fail("batch_size", "must divide %d: segment %d of the schedule begins at this position of epoch %d", at, i+1, g.First/a.Samples)
+			q.Fail("batch_size", "must divide %d: segment %d of the schedule begins at this position of epoch %d; all must begin at multiples of the batch size", at, i+1, g.First/a.Samples)
 			break
 		}
 	}

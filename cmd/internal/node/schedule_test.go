@@ -42,6 +42,10 @@ func TestReload_ScheduleKeepsItsPast(t *testing.T) {
 	if len(was.digests) != 5 || len(now.digests) != 3 || !slices.Equal(now.digests[:2], was.digests[:2]) || now.digests[2] == was.digests[2] {
 		t.Errorf("got digests %v, then %v", was.digests, now.digests)
 	}
+	_, _, gone := r.get("/v1/datasets/both/epochs/0/batches/0?batch_size=10&generation=" + now.generation[:32] + strings.Repeat("0", 32))
+	if !strings.Contains(gone, "the schedule of mixture both has changed: resume from a state") {
+		t.Errorf("a generation of another schedule: got %s", gone)
+	}
 	if now.places == was.places || !strings.Contains(now.places, `"position"`) {
 		t.Errorf("got occurrences %s, then %s", was.places, now.places)
 	}
