@@ -265,6 +265,8 @@ class Dataset(ClientOwner):
                 "dataset.batches(), and call dataset.state_dict(batches=...) with the number of them",
             )
         if way == IN_ORDER and batches is not None:
+            if batches < 0:
+                raise InvalidArgument(f"save state: batches is {batches}, want 0 or more")
             start, size = self.places.last, self.epoch(self.places.last.epoch).plan.batch_size
             place = Place(start.epoch, (start.position // size + batches) * size) if batches else start
         elif way == NO_WORKERS and count is not None:

@@ -120,6 +120,8 @@ def test_workers_of_torch(gateway: harness.Gateway, start: int) -> None:
         if n == 4:
             break
     assert dataset.state_dict(batches=0)["position"] == start
+    with pytest.raises(errors.InvalidArgument, match="batches is -1, want 0 or more"):
+        dataset.state_dict(batches=-1)
     state = dataset.state_dict(batches=5)
     with pytest.raises(StateError, match=r"only their loader knows what it has yielded; .* dataset.state_dict\(batches=...\)"):
         dataset.state_dict()
