@@ -156,11 +156,19 @@ func TestPlan_RejectsIncompletePrices(t *testing.T) {
 		"--prices requires --cache-size":    {"--prices", "egress=1", "--rate", "1"},
 		"--prices accepts one --world-size": {"--prices", "egress=1", "--world-size", "1,2"},
 		"--rate requires --prices":          {"--rate", "1"},
-		"2 gateways for 1 ranks":            {"--prices", "egress=1", "--rate", "1", "--cache-size", "1GiB", "--gateways", "2"},
-		"must be at least 1 MiB":            {"--prices", "egress=1", "--rate", "1", "--cache-size", "1"},
+		`rate "3000/min": must be a number from 0 to 1e+12, with or without "/s"`: {"--prices", "egress=1", "--cache-size", "1GiB", "--rate", "3000/min"},
+		`link "10": must be bytes per second such as 2GB/s`:                       {"--prices", "egress=1", "--cache-size", "1GiB", "--rate", "1", "--link", "10"},
+		"2 gateways for 1 ranks": {"--prices", "egress=1", "--rate", "1", "--cache-size", "1GiB", "--gateways", "2"},
+		"must be at least 1 MiB": {"--prices", "egress=1", "--rate", "1", "--cache-size", "1"},
 	} {
 		if o := millrace(t, nil, append([]string{"plan", dir}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%v: got exit code %d and %q, want 2 and %q", args, o.code, o.stderr, want)
+		}
+	}
+	for _, args := range [][]string{{"--prices", "egres=1", "--rate", "1"}, {"--prices", "egress=1", "--rate", "1/min"}, {"--prices", "egress=1", "--rate", "1", "--cache-size", "x"}} {
+		o := millrace(t, nil, append([]string{"plan", dir, "--cache-size", "1GiB", "--gateways", "1"}, args...)...)
+		if o.code != exitUsage || strings.Contains(o.stderr, "requires") {
+			t.Errorf("%v: got exit code %d and %q, want only the fault of the value", args, o.code, o.stderr)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (q *planQuestion) check(f *cli.Flags, dataset string) {
 	if q.batch != nil {
 		f.Fault("--batch requires a gateway: run 'millrace serve %[1]s', then 'millrace explain http://127.0.0.1:8080 --batch %[2]d'", quoted, *q.batch)
 	}
-	if len(q.prices) > 0 {
+	if len(q.prices) > 0 || !f.Missing("prices") {
 		q.checkPrices(f)
 		return
 	}
@@ -76,10 +76,10 @@ func (q *planQuestion) checkPrices(f *cli.Flags) {
 			f.Fault("--prices: %s has two prices: give one", p.Resource)
 		}
 	}
-	if q.job.base.Rate == 0 {
+	if q.job.base.Rate == 0 && f.Missing("rate") {
 		f.Fault("--prices requires --rate: samples per second that the job consumes, such as 3000/s")
 	}
-	if len(q.Caches) == 0 {
+	if len(q.Caches) == 0 && f.Missing("cache-size") {
 		f.Fault("--prices requires --cache-size SIZE,...")
 	}
 	if len(q.WorldSizes) > 1 || len(q.Homes) > 0 {

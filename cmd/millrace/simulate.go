@@ -89,10 +89,10 @@ func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	case x.samples == 0:
 		f.Fault("a dataset is required, or --samples, --chunk-samples and --sample-size")
 	}
-	if len(x.caches) == 0 {
+	if len(x.caches) == 0 && f.Missing("cache-size") {
 		f.Fault("--cache-size SIZE,... is required")
 	}
-	if x.base.Rate == 0 {
+	if x.base.Rate == 0 && f.Missing("rate") {
 		f.Fault("--rate RATE is required: samples per second that the job consumes, such as 3000/s")
 	}
 	x.limit(f)

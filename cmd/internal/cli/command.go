@@ -197,6 +197,9 @@ func (f *Flags) Fault(format string, args ...any) {
 // Err returns all faults so far, or nil.
 func (f *Flags) Err() error { return errors.Join(f.faults...) }
 
+// Missing reports that a flag without a value is missing. An invalid value has its own fault.
+func (f *Flags) Missing(name string) bool { return f.Err() == nil || !f.Set.Changed(name) }
+
 // CommandLine returns the typed command without some flags, and without secrets.
 func (f *Flags) CommandLine(name string, args []string, without ...string) string {
 	typed := []string{"millrace", name}

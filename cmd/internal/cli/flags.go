@@ -236,11 +236,11 @@ func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 			s += "B"
 		}
 		n, err := ParseSize(s)
-		switch {
-		case err != nil:
-			return 0, errors.New("must be bytes per second such as 2GB/s, or bits per second such as 100Gbit/s")
-		case inBits:
-			return float64(n) / 8, nil
+		if inBits {
+			n /= 8
+		}
+		if err != nil || n > 0 && n < 64<<10 {
+			return 0, errors.New("must be bytes per second such as 2GB/s, or bits per second such as 100Gbit/s, at least 64KiB/s")
 		}
 		return float64(n), nil
 	}
@@ -255,10 +255,14 @@ func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 // Real defines a flag for a number within bounds that need not be whole. The unit after it is
 // optional. An unset flag without a default is 0.
 func (f *Flags) Real(p *float64, name, kind, unit string, least, most, def float64, usage string) {
+	form := ""
+	if unit != "" {
+		form = fmt.Sprintf(", with or without %q", unit)
+	}
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
 		if err != nil || !(x >= least && x <= most) {
-			return 0, fmt.Errorf("must be a number from %g%s to %g%s", least, unit, most, unit)
+			return 0, fmt.Errorf("must be a number from %g to %g%s", least, most, form)
 		}
 		return x, nil
 	}
