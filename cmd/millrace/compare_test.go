@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,12 +80,12 @@ func TestPlan_CountsRequests(t *testing.T) {
 		}
 	}
 	text := ok(t, "plan", dir, "--cache-size", "1GiB").stdout
-	for _, want := range []string{"requests an epoch", "later, cache of 1.0 GiB"} {
+	for _, want := range []string{"requests of first epoch, cache of 1.0 GiB", "later, cache of 1.0 GiB"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
-	if text := ok(t, "plan", dir).stdout; strings.Contains(text, "cost") || strings.Contains(text, "later") {
+	if text := ok(t, "plan", dir).stdout; !strings.Contains(text, "requests an epoch") || strings.Contains(text, "cost") || strings.Contains(text, "later") {
 		t.Errorf("got\n%s\nwant no caches and costs", text)
 	}
 }
@@ -100,7 +103,12 @@ func TestPlan_PricesEpochs(t *testing.T) {
 			Stall float64 `json:"stall_seconds"`
 		}
 	}
-	var simulated struct{ Settings []struct{ Epochs []epoch } }
+	type setting struct {
+		Gateways int
+		Cache    int64 `json:"cache_size"`
+		Epochs   []epoch
+	}
+	var simulated struct{ Settings []setting }
 	if err := json.Unmarshal([]byte(ok(t, append([]string{"simulate"}, job...)...).stdout), &simulated); err != nil {
 		t.Fatal(err)
 	}
@@ -108,24 +116,23 @@ func TestPlan_PricesEpochs(t *testing.T) {
 		Costs map[string]float64
 		Cost  float64
 	}
-	var planned struct {
-		Costs struct {
-			Rows []struct {
-				Gateways int
-				Cache    int64  `json:"cache_size"`
-				First    amount `json:"first_epoch"`
-				Later    amount `json:"later_epoch"`
-			}
-		}
+	type row struct {
+		Gateways int
+		Cache    int64  `json:"cache_size"`
+		First    amount `json:"first_epoch"`
+		Later    amount `json:"later_epoch"`
 	}
+	var planned struct{ Costs struct{ Rows []row } }
 	prices := append(append([]string{"plan"}, job...), "--prices", "requests=1e6,egress=1e9,gateway=3600", "--prices", "accelerator=7200")
 	if err := json.Unmarshal([]byte(ok(t, prices...).stdout), &planned); err != nil {
 		t.Fatal(err)
 	}
-	if len(planned.Costs.Rows) != 4 {
-		t.Fatalf("got %+v, want two caches for each of two numbers of gateways", planned)
+	rows := planned.Costs.Rows
+	if len(rows) != 4 || !slices.IsSortedFunc(rows, func(a, b row) int { return cmp.Compare(a.Later.Cost, b.Later.Cost) }) {
+		t.Fatalf("got %+v, want two caches for each of two numbers of gateways, the cheapest later epoch first", planned)
 	}
-	for i, r := range planned.Costs.Rows {
+	for _, r := range rows {
+		i := slices.IndexFunc(simulated.Settings, func(s setting) bool { return s.Gateways == r.Gateways && s.Cache == r.Cache })
 		for n, got := range []amount{r.First, r.Later} {
 			e := simulated.Settings[i].Epochs[n]
 			waiting := 0.0
@@ -141,6 +148,27 @@ func TestPlan_PricesEpochs(t *testing.T) {
 			if first := n == 0; math.Abs(got.Cost-sum) > 0.01 || (e.Reads > 0) != first {
 				t.Errorf("%d gateways, cache %d, epoch %d: got %+v and %d reads, want %v, and reads in the first epoch only", r.Gateways, r.Cache, n, got, e.Reads, sum)
 			}
+		}
+	}
+}
+
+func TestPlan_MarksCachesSmallerThanTheOrderRequires(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), bytes.Repeat(append(bytes.Repeat([]byte("1"), 999), '\n'), 3000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "index", dir, "--chunk-size", "64KiB", "--batch-size", "16", "--window", "64")
+	for _, name := range []string{"slot", "full", "none"} {
+		args := []string{dir, "--shuffle", name, "--rate", "1200/s", "--cache-size", "1MiB,64MiB"}
+		warned := strings.Contains(ok(t, append([]string{"simulate"}, args...)...).stdout, "Warning: a cache of 1MiB is smaller")
+		var marked []string
+		for line := range strings.Lines(ok(t, append([]string{"plan", "--prices", "egress=1"}, args...)...).stdout) {
+			if strings.Contains(line, "cache too small") {
+				marked = append(marked, line)
+			}
+		}
+		if warned != (len(marked) == 1) || warned != (name == "slot") || warned && !strings.Contains(marked[0], "1MiB") {
+			t.Errorf("%s: simulate warns: %v, plan marks %q", name, warned, marked)
 		}
 	}
 }

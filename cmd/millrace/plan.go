@@ -103,7 +103,8 @@ func (a *app) plan() *cobra.Command {
 store requests per epoch; with --cache-size also those of a later epoch. Reads only the index.
 
 With --prices, it simulates two epochs with the defaults of 'millrace simulate'. It prints the cost
-of the first, with empty caches, and of a later one, by order, cache size and number of gateways.
+of the first, with empty caches, and of a later one, by order, cache size and number of gateways,
+the cheapest later epoch first.
 Prices, in any currency, are of 10^6 store reads (requests), of 10^9 bytes from the store (egress),
 of an hour of a gateway, and of an hour that a rank waits for data (accelerator).
 
@@ -164,9 +165,10 @@ func (a *app) costs(ctx context.Context, d location.Dataset, p *planQuestion, ro
 			settings = append(settings, p.job.settings()...)
 		}
 	}
-	results, err := a.simulations(ctx, "millrace plan", orders.Model(d.Index), settings)
+	data := orders.Model(d.Index)
+	results, err := a.simulations(ctx, "millrace plan", data, settings)
 	if err != nil {
 		return nil, err
 	}
-	return orders.NewCosts(p.prices, results), nil
+	return orders.NewCosts(data, p.prices, results), nil
 }

@@ -173,8 +173,8 @@ func warnings(d *Data, results []Result) []string {
 	for _, size := range distinct(results, func(s *Setting) int64 { return s.CacheSize }) {
 		i := slices.IndexFunc(results, func(r Result) bool { return r.Setting.CacheSize == size })
 		s := &results[i].Setting
-		if want := s.Needed(d); size < want && s.Order.Shuffle != "full" {
-			lines = append(lines, fmt.Sprintf("Warning: a cache of %s is smaller than the order requires, %s: some chunks are read more than once an epoch.", words.Size(size), Bytes(want)))
+		if s.Small(d) {
+			lines = append(lines, fmt.Sprintf("Warning: a cache of %s is smaller than the order requires, %s: some chunks are read more than once an epoch.", words.Size(size), Bytes(s.Needed(d))))
 		}
 	}
 	return lines

@@ -137,6 +137,11 @@ func (s *Setting) Needed(d *Data) int64 {
 	return int64(shuffle.Memory(s.Order, lengths))/int64(s.cluster()) + s.body(d)
 }
 
+// Small reports that the cache is smaller than an order of whole chunks needs.
+func (s *Setting) Small(d *Data) bool {
+	return s.Order.Shuffle != shuffle.Full && s.CacheSize < s.Needed(d)
+}
+
 // body returns the approximate number of bytes of one rank's batch.
 func (s *Setting) body(d *Data) int64 {
 	mean := float64(d.Bytes()) / float64(max(d.Samples(), 1))

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -61,7 +62,7 @@ func PriceKind() cli.Kind[Price] {
 	return cli.Kind[Price]{Name: "PRICES", Parse: parse, Format: func(p Price) string { return p.Resource + "=" + strconv.FormatFloat(p.Price, 'g', -1, 64) }}
 }
 
-// Costs are the costs of an epoch for a price list.
+// Costs are the costs of an epoch for a price list, the cheapest later epoch first.
 type Costs struct {
 	Prices []Price `json:"prices"`
 	Rows   []cost  `json:"rows"`
@@ -77,6 +78,7 @@ type cost struct {
 	Disk     int64     `json:"disk_cache_size"`
 	First    epochCost `json:"first_epoch"` // with empty caches
 	Later    epochCost `json:"later_epoch"`
+	Small    bool      `json:"cache_too_small"` // the order reads chunks more than once an epoch
 }
 
 type epochCost struct {
@@ -87,14 +89,17 @@ type epochCost struct {
 }
 
 // NewCosts returns the costs of simulated epochs, of which there must be at least one.
-func NewCosts(prices []Price, results []simulate.Result) *Costs {
+func NewCosts(d *simulate.Data, prices []Price, results []simulate.Result) *Costs {
 	s := &results[0].Setting
 	c := &Costs{Prices: prices, job: fmt.Sprintf("%s at %.6g samples/s", words.Count(s.Ranks, "rank", "ranks"), s.Rate)}
 	for i := range results {
 		r := &results[i]
 		s := &r.Setting
-		c.Rows = append(c.Rows, cost{s.Order, s.Gateways, s.CacheSize, s.DiskSize, c.epoch(s, &r.Epochs[0]), c.epoch(s, r.Later())})
+		c.Rows = append(c.Rows, cost{s.Order, s.Gateways, s.CacheSize, s.DiskSize, c.epoch(s, &r.Epochs[0]), c.epoch(s, r.Later()), s.Small(d)})
 	}
+	slices.SortStableFunc(c.Rows, func(a, b cost) int {
+		return cmp.Or(cmp.Compare(a.Later.Cost, b.Later.Cost), cmp.Compare(a.First.Cost, b.First.Cost))
+	})
 	return c
 }
 
@@ -111,7 +116,7 @@ func (c *Costs) epoch(s *simulate.Setting, e *simulate.Epoch) epochCost {
 }
 
 func (c *Costs) print(w io.Writer) {
-	fmt.Fprintf(w, "\ncost of an epoch, %s; columns after = are parts of a later epoch's cost:\n\n", c.job)
+	fmt.Fprintf(w, "\ncost of an epoch, %s, cheapest later epoch first; columns after = are parts of a later epoch's cost:\n\n", c.job)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprint(t, "shuffle\twindow\tgateways\tcache\tdisk\tfirst epoch\tlater epoch\t")
 	for i, p := range c.Prices {
@@ -127,7 +132,7 @@ func (c *Costs) print(w io.Writer) {
 		for _, p := range c.Prices {
 			fmt.Fprintf(t, "%s\t", money(r.Later.Costs[p.Resource]))
 		}
-		fmt.Fprintln(t)
+		fmt.Fprintln(t, mark(r.Small, "cache too small"))
 	}
 	t.Flush()
 }

@@ -3,6 +3,7 @@ package orders
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -32,7 +33,11 @@ func (c *Comparison) Print(w io.Writer, name string) {
 
 func (c *Comparison) printOrders(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprint(t, "shuffle\twindow\tmemory\tvariance by chunk\tof 10 classes\tof 100\trequests an epoch\t")
+	reads := "requests an epoch"
+	if len(c.CacheSizes) > 0 {
+		reads = "requests of first epoch, cache of " + humanize.IBytes(uint64(slices.Max(c.CacheSizes)))
+	}
+	fmt.Fprintf(t, "shuffle\twindow\tmemory\tvariance by chunk\tof 10 classes\tof 100\t%s\t", reads)
 	for _, size := range c.CacheSizes {
 		fmt.Fprintf(t, "later, cache of %s\t", humanize.IBytes(uint64(size)))
 	}
@@ -47,7 +52,7 @@ func (c *Comparison) printOrders(w io.Writer) {
 			}
 			fmt.Fprintf(t, "%s\t", later)
 		}
-		fmt.Fprintln(t, mark(r.Default))
+		fmt.Fprintln(t, mark(r.Default, "default"))
 	}
 	t.Flush()
 }
@@ -93,9 +98,9 @@ func window(p shuffle.Params) string {
 	return "-"
 }
 
-func mark(def bool) string {
-	if def {
-		return "default"
+func mark(is bool, word string) string {
+	if is {
+		return word
 	}
 	return ""
 }
