@@ -32,7 +32,7 @@ type Report struct {
 	Missing    []Gap    `json:"missing"`
 	Doubled    []Gap    `json:"doubled"`
 	Faults     []string `json:"faults"` // of the parts and of their chain
-	Head       string   `json:"head"`   // digest of the parts of the last attempt
+	Head       string   `json:"head"`   // digest of the parts of the last attempt; empty unless OK
 
 	List []*Attempt `json:"-"` // the attempts, the first one first
 }
@@ -76,14 +76,15 @@ func (a *Attempt) Omission(rank uint64, at Place) (why string, ok bool) {
 // Audit checks that the parts of all ranks of a run, in any order, cover each position once.
 func Audit(parts []Part) Report {
 	r := Report{Missing: []Gap{}, Doubled: []Gap{}, Faults: []string{}}
-	all := map[string]*Part{}
+	all, twice := map[string]*Part{}, []*Part(nil)
 	for i := range parts {
 		p := &parts[i]
 		if all[p.Digest] != nil {
-			r.fault("%s is given twice", p)
+			twice = append(twice, p)
 		}
 		all[p.Digest] = p
 	}
+	r.several(twice, "is given twice")
 	if r.Parts = len(all); r.Parts == 0 {
 		r.fault("the ledgers are empty")
 		return r
@@ -100,7 +101,17 @@ func Audit(parts []Part) Report {
 			r.compare(r.List[i-1], a)
 		}
 	}
+	if !r.OK() {
+		r.Head = ""
+	}
 	return r
+}
+
+// several reports parts that one checkpoint cannot have.
+func (r *Report) several(parts []*Part, what string) {
+	if len(parts) > 0 {
+		r.fault("%s %s (such parts: %d): give the ledgers of one checkpoint", parts[0], what, len(parts))
+	}
 }
 
 // String names a part in messages.
@@ -182,9 +193,11 @@ func (p *Part) planAt(at Place) string {
 
 // checkRanks checks that the parts of an attempt agree, and that there is one of each rank.
 func (r *Report) checkRanks(a *Attempt) {
-	first, next := a.Parts[0], uint64(0)
+	first, next, more := a.Parts[0], uint64(0), []*Part(nil)
 	lack := func(end uint64) {
-		if next < end {
+		if next+1 == end {
+			r.fault("attempt %d has no part of rank %d of %d", first.Attempt, next, first.Ranks)
+		} else if next < end {
 			r.fault("attempt %d has no part of the ranks %d to %d of %d", first.Attempt, next, end-1, first.Ranks)
 		}
 	}
@@ -193,12 +206,13 @@ func (r *Report) checkRanks(a *Attempt) {
 			r.fault("%s differs from that of rank %d in generation, plans, URL, ranks, positions or start", p, first.Rank)
 		}
 		if p.Rank < next {
-			r.fault("%s is not the only one of this rank", p)
+			more = append(more, p)
 		}
 		lack(p.Rank)
 		next = p.Rank + 1
 	}
 	lack(first.Ranks)
+	r.several(more, "is not the only one of this rank")
 }
 
 // cover checks the positions that each rank of an attempt has read until the attempt's end.

@@ -30,7 +30,7 @@ func forgeries() map[string]forgery {
 		"a space":                   text(`"rank":0`, `"rank": 0`, nil, "not in the canonical form"),
 		"keys in another order":     text(`"rank":0,"ranks":3`, `"ranks":3,"rank":0`, nil, "not in the canonical form"),
 		"no URL":                    text(`"url":"`+address+`",`, "", nil, "not in the canonical form"),
-		"a fraction":                text(`,960]`, `,960.5]`, nil, "not a part of a ledger"),
+		"a fraction":                text(`,960]`, `,960.5]`, nil, "line 1: not a part of a ledger: read has a wrong value, a JSON number 960.5"),
 		"a negative number":         text(`,960]`, `,-1]`, nil, "not a part of a ledger"),
 		"a number over 64 bits":     text(`,960]`, `,18446744073709551616]`, nil, "not a part of a ledger"),
 		"two numbers":               text(`,960]`, `]`, nil, "not in the canonical form"),
@@ -69,7 +69,7 @@ func forgeries() map[string]forgery {
 		"a rank ahead of all":           part(4, func(p *ledger.Part) { p.Read[1][2] = 201 }, "missing in attempt 1 from 1:200 to 1:201 by [0]"),
 
 		// Several parts.
-		"a rank less": several(func(r *run) { r.attempts[0] = slices.Delete(r.attempts[0], 1, 2) }, "attempt 0 has no part of the ranks 1 to 1 of 3"),
+		"a rank less": several(func(r *run) { r.attempts[0] = slices.Delete(r.attempts[0], 1, 2) }, "attempt 0 has no part of rank 1 of 3"),
 		"a generation changed by a resume": several(func(r *run) {
 			for _, p := range r.attempts[1] {
 				p.Generation, p.URL = plan, strings.ReplaceAll(p.URL, generation, plan)
@@ -90,15 +90,15 @@ func forgeries() map[string]forgery {
 
 		// Lines, with digests as they were.
 		"a part less in the first attempt": lines(func(l []string) []string { return slices.Delete(l, 1, 2) }, "which is missing or was changed"),
-		"a part less in the last attempt":  lines(func(l []string) []string { return l[:4] }, "attempt 1 has no part of the ranks 1 to 1 of 2"),
+		"a part less in the last attempt":  lines(func(l []string) []string { return l[:4] }, "attempt 1 has no part of rank 1 of 2"),
 		"the last attempt less a rank 0":   lines(func(l []string) []string { return slices.Delete(l, 3, 4) }, "of rank 0 in attempt 0 is continued by no part"),
 		"the first attempt less":           lines(func(l []string) []string { return l[3:] }, "which is missing or was changed"),
 		"a part that none continues": lines(func(l []string) []string {
 			l[3] = regexp.MustCompile(`,"[0-9a-f]{32}"\]`).ReplaceAllString(l[3], "]")
 			return l
 		}, "of rank 2 in attempt 0 is continued by no part"),
-		"a part twice":    lines(func(l []string) []string { return append(l, l[2]) }, "of rank 2 in attempt 0 is given twice"),
-		"all parts twice": lines(func(l []string) []string { return append(l, l...) }, "of rank 1 in attempt 1 is given twice"),
+		"a part twice":    lines(func(l []string) []string { return append(l, l[2]) }, "of rank 2 in attempt 0 is given twice (such parts: 1): give the ledgers of one checkpoint"),
+		"all parts twice": lines(func(l []string) []string { return append(l, l...) }, "of rank 0 in attempt 0 is given twice (such parts: 5)"),
 		"a part of the first attempt changed": lines(func(l []string) []string {
 			l[0] = strings.Replace(l[0], "[0,3,5]", "[0,3,6]", 1)
 			return l
@@ -160,7 +160,7 @@ var update = flag.Bool("update", false, "write testdata/forged.json")
 type verdict struct {
 	Text    string       `json:"text"`
 	OK      bool         `json:"ok"`
-	Head    string       `json:"head,omitempty"` // if the text is a ledger
+	Head    string       `json:"head,omitempty"` // if ok
 	Missing []ledger.Gap `json:"missing,omitempty"`
 	Doubled []ledger.Gap `json:"doubled,omitempty"`
 }

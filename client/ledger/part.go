@@ -132,6 +132,9 @@ func Parse(text []byte) (parts []Part, err error) {
 
 func parse(line []byte) (p Part, err error) {
 	if err := json.Unmarshal(line, &p); err != nil {
+		if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
+			err = fmt.Errorf("%s has a wrong value, a JSON %s", cmp.Or(kind.Field, "the line"), kind.Value)
+		}
 		return Part{}, fmt.Errorf("not a part of a ledger: %w", err)
 	}
 	if p.Version != version {

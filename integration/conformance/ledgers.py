@@ -4,7 +4,7 @@
 examples:
   ledgers.py checkpoint/ledger-*.jsonl
 
-Prints the verdict as JSON: ok, and for a text that is a ledger its head, and what ranks lack or have twice. Exit code 0: ok, 1: not.
+Prints the verdict as JSON: ok, the head if it is, and what ranks lack or have twice. Exit code 0: ok, 1: not.
 """
 
 import json
@@ -199,7 +199,7 @@ class Audit:
 
     def verdict(self) -> dict[str, Any]:
         found: dict[str, Any] = {"ok": not (self.faults or self.missing or self.doubled)}
-        if self.attempts:
+        if found["ok"]:
             found["head"] = digest("".join(sorted(p.digest + "\n" for p in self.attempts[-1])))
         for name, gaps in (("missing", self.missing), ("doubled", self.doubled)):
             if gaps:

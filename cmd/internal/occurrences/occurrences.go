@@ -40,6 +40,7 @@ type Question struct {
 // Answer lists the occurrences of the sample.
 type Answer struct {
 	Occurrences []plans.Occurrence `json:"occurrences"`
+	Plan        plans.EpochInfo    `json:"-"` // of the first epoch, from an index
 }
 
 // Check returns the first fault of a question to an index (offline), or to the gateway of its URL.
@@ -143,6 +144,9 @@ func (q Question) find(ctx context.Context, s *location.Stores, from []location.
 	var held plans.Holds
 	defer held.Drop()
 	if err := all.Complete(ctx, d, &sought.Plan); err != nil {
+		return a, err
+	}
+	if a.Plan, err = all.Describe(ctx, &held, d, address.Batch{Plan: sought.Plan, Epoch: sought.In.First}); err != nil {
 		return a, err
 	}
 	if a.Occurrences, err = all.Occurrences(ctx, &held, d, sought.Plan, n, sought.In); err != nil || !sought.Ranked {
