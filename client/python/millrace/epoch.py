@@ -241,6 +241,7 @@ class Epoch:
 
 _OMITTED = "filtered", "failed", "replaced"
 _FIXED = "generation", "rank", "ranks", "positions"  # of a part
+_TEXTS = "pass a list of the texts of the ledgers' files, those of all ranks of one checkpoint"
 
 
 class Ledger:
@@ -253,13 +254,15 @@ class Ledger:
 
     def __init__(self, previous: Iterable[str] = ()) -> None:
         """previous: the ledgers of all ranks in the checkpoint from which the run resumes; none for a new run."""
-        lines = dict.fromkeys(line for text in previous for line in text.splitlines(keepends=True))
-        parts = {line: json.loads(line) for line in lines}
+        if isinstance(previous, str) or not isinstance(previous, Iterable):
+            raise InvalidArgument(f"resume with ledgers: {previous!r:.60} is not a list", cure=_TEXTS)
+        parts = {line: part for text in previous for line, part in _parse(text)}
         self._attempt = 1 + max((part["attempt"] for part in parts.values()), default=-1)
         last = sorted((part["rank"], part["ranks"], line) for line, part in parts.items() if part["attempt"] == self._attempt - 1)
         if (found := [known for *known, _ in last]) != [[rank, len(last)] for rank in range(len(last))]:
             raise LedgerError(f"resume with the ledgers of ranks {found}, as [rank, ranks]: want those of all ranks of one checkpoint")
-        self._previous, self._last = "".join(lines), [_digest(line.rstrip("\n")) for *_, line in last]
+        self._previous, self._last = "".join(parts), [_digest(line.rstrip("\n")) for *_, line in last]
+        self._before = [parts[line] for *_, line in last]
         self._part: dict[str, Any] = {}
 
     def add(self, plan: Plan, first: int, omitted: Sequence[Iterable[int]] = ((), (), ())) -> None:
@@ -268,19 +271,32 @@ class Ledger:
         omitted are the positions of samples that were filtered, that failed, and that were replaced.
         """
         with no_fork:
-            part = self._part or self._begin(plan)
             end = min((first // plan.batch_size + 1) * plan.batch_size, plan.delivered)
+            lists = [[*positions] for positions in omitted]
+            if not 0 <= first < end:
+                raise InvalidArgument(f"record position {first} of epoch {plan.epoch}", cure=f"use one from 0 to {plan.delivered - 1}")
+            if outside := [t for positions in lists for t in positions if not first <= t < end]:
+                raise InvalidArgument(f"record omitted positions {outside[:5]}", cure=f"use those of the batch, from {first} to {end - 1}")
+            part = self._part or self._begin(plan, first)
             was, now = tuple(part[name] for name in _FIXED), (brief(plan.generation), plan.rank, plan.world_size, plan.delivered)
             if now != was:
                 raise InvalidArgument(f"read with a ledger of {', '.join(_FIXED)} {was}: now they are {now}", cure="use a ledger per run")
             part["start"] = min(part["start"], [plan.epoch, first])
-            for name, positions in zip(_OMITTED, omitted):
+            for name, positions in zip(_OMITTED, lists):
                 for position in positions:
                     _insert(part[name], plan.epoch, position, position + 1)
-            if first < end:
-                _insert(part["read"], plan.epoch, first, end)
+            _insert(part["read"], plan.epoch, first, end)
 
-    def _begin(self, plan: Plan) -> dict[str, Any]:
+    def _begin(self, plan: Plan, first: int) -> dict[str, Any]:
+        now = State.of(Place(plan.epoch, first), plan)
+        at = [now.epoch, now.position]
+        for before in self._before:
+            if (before["generation"], _plan_at(before, at)) != (now.generation, now.plan):
+                cure = "pass the ledgers of this run, or none for a new run"
+                raise LedgerError(f"resume {plan.dataset} with ledgers of another run: their generation or plan differs", cure=cure)
+            if (end := _end(before)) < at:
+                cure = "pass the ledgers that were saved with this state"
+                raise LedgerError(f"resume at [epoch, position] {at} with ledgers that end at {end}", cure=cure)
         path, _, query = plan.description["links"]["self"].partition("?")
         self._part = {
             "ledger": 1, "previous": self._last[plan.rank :: plan.world_size] or self._last[:1], "attempt": self._attempt,
@@ -324,6 +340,33 @@ class Ledger:
             faults.append(f"ledgers of the ranks {ranks} of {want}")
         if faults:
             raise LedgerError(f"positions not read exactly once: {'; '.join(faults)}", missing=missing, duplicates=duplicates)
+
+
+def _parse(text: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Returns the lines of a ledger and their parts."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"resume with ledgers: {text!r:.60} is not a text", cure=_TEXTS)
+    for line in text.splitlines(keepends=True):
+        try:
+            part: dict[str, Any] = json.loads(line)
+            fits = part["ledger"] == 1 and line.endswith("\n") and all(type(part[name]) is int for name in ("attempt", *_FIXED[1:]))
+            _plan_at(part, _end(part))
+        except (ValueError, LookupError, TypeError):
+            fits = False
+        if not fits:
+            raise LedgerError(f"resume with ledgers: {line!r:.60} is not a line of a ledger, or is truncated", cure=_TEXTS)
+        yield line, part
+
+
+def _plan_at(part: Mapping[str, Any], at: list[int]) -> Any:
+    """Returns the plan digest of a part for a state at [epoch, position]."""
+    return [d["digest"] for i, d in enumerate(part["plans"]) if not i or d["at"] < at][-1]
+
+
+def _end(part: Mapping[str, Any]) -> list[int]:
+    """Returns the [epoch, position] after the last one that a part has read."""
+    epoch, position = max([[e, end] for e, _, end in part["read"]], default=part["start"])
+    return [epoch, position] if position < part["positions"] else [epoch + 1, 0]
 
 
 def _insert(ranges: list[list[int]], epoch: int, first: int, end: int) -> None:

@@ -265,8 +265,8 @@ class TransformError(
 class LedgerError(MillraceError, code="not_exactly_once"):
     """Ledgers do not have each position once: see `missing` and `duplicates`, counted over all ranks."""
 
-    def __init__(self, message: str, *, missing: int = 0, duplicates: int = 0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, missing: int = 0, duplicates: int = 0, cure: Optional[str] = None) -> None:
+        super().__init__(message, cure=cure)
         self.missing = missing
         self.duplicates = duplicates
 

@@ -83,6 +83,34 @@ def test_a_part() -> None:
             ledger.add(other, 0)
 
 
+def test_ledgers_that_do_not_fit(tmp_path: Path) -> None:
+    text, cure = read(Ledger(), 0, 1, 0, 5), "pass a list of the texts of the ledgers' files"
+    no_plans, no_rank = text.replace('"plans":[', '"plans":["x",'), text.replace('"rank":0', '"rank":"0"')
+    for wrong in ([str(tmp_path)], [text[:-1]], [text[:40]], ["{}\n"], ["[]\n"], ["\n"], [no_plans], [no_rank], [text.replace("read", "seen")]):
+        with pytest.raises(LedgerError, match=f"not a line of a ledger, or is truncated; {cure}"):
+            Ledger(wrong)
+    for other in (tmp_path, text, [tmp_path], [text.encode()], None):
+        with pytest.raises(InvalidArgument, match=f"is not a (list|text); {cure}"):
+            Ledger(other)  # type: ignore[arg-type]
+    changed = text.replace("0" * 32, "2" * 32), text.replace("a" * 64, "b" * 64).replace("a" * 32, "b" * 32)
+    for other in changed:
+        with pytest.raises(LedgerError, match="with ledgers of another run: their generation or plan differs; pass the ledgers of this run, or none"):
+            read(Ledger([other]), 0, 1, 5, 6)
+    ledger = Ledger([text])
+    with pytest.raises(LedgerError, match=r"\[0, 60\] with ledgers that end at \[0, 50\]; pass the ledgers that were saved with this state"):
+        read(ledger, 0, 1, 6, 7)
+    assert str(ledger) == text
+    assert judge(read(Ledger([read(Ledger(), 0, 1, 0, 10)]), 0, 1, 10, 12))["ok"]
+
+
+def test_positions_outside_a_batch() -> None:
+    ledger = Ledger()
+    for first, omitted in ((100, ()), (95, ()), (-1, ()), (10, ([9],)), (12, ([11],)), (10, ([], [20])), (90, ([], [], [95]))):
+        with pytest.raises(InvalidArgument, match=r"; use (one from 0 to 94|those of the batch, from )"):
+            ledger.add(plan(), first, omitted)
+    assert str(ledger) == ""
+
+
 def test_batches_in_any_order_take_no_memory() -> None:
     ledger, numbers = Ledger(), list(range(200))
     random.Random(1).shuffle(numbers)
@@ -242,7 +270,7 @@ def test_the_recipe_to_sign_a_head(dataset: Path, gateway: harness.Gateway, tmp_
 
 
 def test_a_schedule_with_another_future(dataset: Path, tmp_path: Path) -> None:
-    """A run resumes with later weights that differ: the audit accepts that, and another past not. It finds a sample of a source."""
+    """A run resumes with later weights that differ: the audit accepts that. The ledger refuses another past. It finds a sample of a source."""
     folders = [tmp_path / name for name in ("a", "b")]
     for folder in folders:
         shutil.copytree(dataset, folder)
@@ -256,13 +284,16 @@ def test_a_schedule_with_another_future(dataset: Path, tmp_path: Path) -> None:
                 mixed = millrace.mix({a: 1, b: 1}, samples=256, schedule=later)
                 epoch = mixed.epoch(0, global_batch_size=32)
                 with epoch.read(begin, end, ledger=(ledger := Ledger(saved))) as reader:
+                    if begin and name == "past":
+                        with pytest.raises(LedgerError, match="with ledgers of another run"):
+                            list(reader)
+                        continue
                     list(reader)
                 saved = [str(ledger)]
             texts[name] = saved[0]
         key = a.epoch(0, reading=Reading(keys=True)).batch(0).keys[0]
         epochs = [mixed.epoch(0, global_batch_size=32, reading=Reading(keys=True))]
         positions = [t for batch in epochs[0].read(0, 8) for t, k in zip(batch.positions, batch.keys) if k == key]
-    assert (judge(texts["past"])["ok"], audit(texts["past"], tmp_path)["code"]) == (False, 3)
     found = audit(texts["future"], tmp_path, "--key", key, *(f"--offline={folder.name}={folder}" for folder in folders))
     assert (judge(texts["future"])["ok"], found["code"], found["positions"]) == (True, 0, 256)
     assert {r["position"] for r in found.get("readings", [])} <= set(positions)
