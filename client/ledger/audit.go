@@ -195,10 +195,8 @@ func (p *Part) planAt(at Place) string {
 func (r *Report) checkRanks(a *Attempt) {
 	first, next, more := a.Parts[0], uint64(0), []*Part(nil)
 	lack := func(end uint64) {
-		if next+1 == end {
-			r.fault("attempt %d has no part of rank %d of %d", first.Attempt, next, first.Ranks)
-		} else if next < end {
-			r.fault("attempt %d has no part of the ranks %d to %d of %d", first.Attempt, next, end-1, first.Ranks)
+		if next < end {
+			r.fault("attempt %d of %d ranks lacks %d, from rank %d on", first.Attempt, first.Ranks, end-next, next)
 		}
 	}
 	for _, p := range a.Parts {

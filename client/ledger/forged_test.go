@@ -69,7 +69,7 @@ func forgeries() map[string]forgery {
 		"a rank ahead of all":           part(4, func(p *ledger.Part) { p.Read[1][2] = 201 }, "missing in attempt 1 from 1:200 to 1:201 by [0]"),
 
 		// Several parts.
-		"a rank less": several(func(r *run) { r.attempts[0] = slices.Delete(r.attempts[0], 1, 2) }, "attempt 0 has no part of rank 1 of 3"),
+		"a rank less": several(func(r *run) { r.attempts[0] = slices.Delete(r.attempts[0], 1, 2) }, "attempt 0 of 3 ranks lacks 1, from rank 1 on"),
 		"a generation changed by a resume": several(func(r *run) {
 			for _, p := range r.attempts[1] {
 				p.Generation, p.URL = plan, strings.ReplaceAll(p.URL, generation, plan)
@@ -90,7 +90,7 @@ func forgeries() map[string]forgery {
 
 		// Lines, with digests as they were.
 		"a part less in the first attempt": lines(func(l []string) []string { return slices.Delete(l, 1, 2) }, "which is missing or was changed"),
-		"a part less in the last attempt":  lines(func(l []string) []string { return l[:4] }, "attempt 1 has no part of rank 1 of 2"),
+		"a part less in the last attempt":  lines(func(l []string) []string { return l[:4] }, "attempt 1 of 2 ranks lacks 1, from rank 1 on"),
 		"the last attempt less a rank 0":   lines(func(l []string) []string { return slices.Delete(l, 3, 4) }, "of rank 0 in attempt 0 is continued by no part"),
 		"the first attempt less":           lines(func(l []string) []string { return l[3:] }, "which is missing or was changed"),
 		"a part that none continues": lines(func(l []string) []string {

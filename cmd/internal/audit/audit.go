@@ -44,15 +44,8 @@ func (a *Answer) Err() error {
 	if a.OK() {
 		return nil
 	}
-	var found []string
-	add := func(n int, one, many string) {
-		if n > 0 {
-			found = append(found, words.Count(n, one, many))
-		}
-	}
-	add(len(a.Missing), "gap", "gaps")
-	add(len(a.Doubled), "repeated range", "repeated ranges")
-	add(len(a.Faults), "fault", "faults")
+	found := []string{words.Count(len(a.Missing), "gap", "gaps"), words.Count(len(a.Doubled), "repeated range", "repeated ranges"), words.Count(len(a.Faults), "fault", "faults")}
+	found = slices.DeleteFunc(found, func(s string) bool { return strings.HasPrefix(s, "0 ") })
 	return &Error{"the audit of the ledgers found " + strings.Join(found, ", ")}
 }
 
@@ -99,26 +92,25 @@ func (a *Answer) find(ctx context.Context, s *location.Stores, from []location.L
 		return fmt.Errorf("the ledger has an invalid URL: %s", t.Parts[0].URL)
 	}
 	ask.Set("world_size", strconv.FormatUint(t.Parts[0].Ranks, 10))
-	var digests []ledger.Plan
 	answer := func() ([]plans.Occurrence, error) {
+		var digests []ledger.Plan
 		q.URL = "/v1/datasets/" + name + "/epochs/0?" + ask.Encode()
 		if err := q.Check(true); err != nil {
 			return nil, fmt.Errorf("the ledger's URL: %w", err)
 		}
 		found, err := q.Answer(ctx, s, from)
-		digests = nil
 		for _, d := range found.Plan.PlanDigests {
 			n := max(found.Plan.Samples, 1)
 			digests = append(digests, ledger.Plan{At: ledger.Place{d.Position / n, d.Position % n}, Digest: d.Digest})
+		}
+		if err == nil && !slices.Equal(digests, t.Parts[0].Plans) {
+			err = &Error{"the url of the ledgers is of another plan than their plans: one of them was changed"}
 		}
 		return found.Occurrences, err
 	}
 	read, err := answer()
 	if err != nil {
 		return err
-	}
-	if !slices.Equal(digests, t.Parts[0].Plans) {
-		return &Error{"the url of the ledgers is of another plan than their plans: one of them was changed"}
 	}
 	stored := read
 	if strings.Contains(name+query, "quarantine=") {
@@ -177,14 +169,13 @@ func (a *Answer) Print(w io.Writer) {
 	if a.From != (ledger.Place{}) {
 		fmt.Fprintf(w, "the ledgers begin at %s, not at 0:0: they have nothing that the run read before\n", a.From)
 	}
-	head := ""
 	if a.OK() {
-		head = "; head " + a.Head
 		fmt.Fprint(w, "complete: ")
 	}
 	fmt.Fprintf(w, "%s to %s (epoch:position) in %s of %s: %d positions, %d read again after a resume\n",
 		a.From, a.To, words.Count(a.Attempts, "attempt", "attempts"), words.Count(a.Parts, "part", "parts"), a.Positions, a.RolledBack)
-	fmt.Fprintf(w, "%d filtered, %d failed, %d replaced%s\n", a.Filtered, a.Failed, a.Replaced, head)
+	last := fmt.Sprintf("%d filtered, %d failed, %d replaced; head %s", a.Filtered, a.Failed, a.Replaced, a.Head)
+	fmt.Fprintln(w, strings.TrimSuffix(last, "; head "))
 }
 
 // maxGaps bounds the gaps that Print lists.
