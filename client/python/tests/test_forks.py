@@ -100,7 +100,7 @@ def test_a_fork_waits_for_what_a_child_must_not_find_half_done() -> None:
     """A fork waits until a TLS handshake or a change of a ledger is complete."""
     ledger, held, order = millrace.Ledger(), threading.Event(), []
     links = {"self": f"/v1/datasets/photos/epochs/0?generation={'a' * 64}"}
-    description = {"links": links, "plan_digests": []}
+    description = {"links": links, "plan_digests": [{"position": 0, "digest": "0" * 32}]}
     plan = millrace.epoch.Plan("photos", 0, "", 2, 10, 0, "a" * 64, "", {"batch_size": "5"}, description, {})
 
     class Positions(list[int]):
