@@ -18,7 +18,7 @@ import (
 // code. CONTRIBUTING.md describes when to raise a limit. Lower a limit when less is needed.
 const (
 	maxGoLines       = 77_650 // without blank lines and comments
-	maxPythonLines   = 7_250  // without blank lines, comments and docstrings
+	maxPythonLines   = 7_200  // without blank lines, comments and docstrings
 	maxPythonModules = 37
 	maxLines         = 600 // of a file, with blank lines, comments and tests
 	maxFunction      = 32  // lines of a function; 95 of 100 functions are shorter
