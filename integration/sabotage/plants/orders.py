@@ -53,7 +53,7 @@ PLANTS = [
     ),
     (
         "a state of Python names the end of an epoch, not the beginning of the next",
-        "client/python/tests/torch/test_torch_state.py test_the_batch_size_may_change_at_any_time",
+        "client/python/tests/test_states.py test_what_is_saved_in_the_vectors",
         [("client/python/millrace/_job.py", "place if place.position < plan.delivered", "place if place.position <= plan.delivered")],
     ),
 ]
