@@ -57,6 +57,7 @@ class Run:
             saved = torch.load(FILE)
             self.state, self.record = saved["state"], saved["record"]
             self.model.load_state_dict(saved["model"])
+        self.first = os.getpid()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
 
     def dataset(self) -> millrace.torch.Dataset:
@@ -78,12 +79,17 @@ class Run:
         """Saves a checkpoint after a step, and kills the process if it is the last one."""
         self.step += 1
         if self.step == JOB["kill"] and JOB["early"]:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.kill()
         self.record.append(torch.as_tensor(numbers).tolist())
         torch.save({"model": self.model.state_dict(), "record": self.record, "state": json.loads(json.dumps(state))}, FILE.with_suffix(".new"))
         FILE.with_suffix(".new").rename(FILE)
         if self.step == JOB["kill"]:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.kill()
+
+    def kill(self) -> None:
+        """Kills the process that the test has started, and this one."""
+        os.kill(self.first, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def with_millrace(run: Run) -> None:
@@ -125,7 +131,7 @@ def with_accelerate(run: Run) -> None:
 
 
 def with_trainer(run: Run) -> None:
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer, TrainerCallback, TrainingArguments
 
     loader = millrace.torch.DataLoader(run.dataset())
     loader.set_epoch = lambda _: None  # type: ignore[method-assign]
@@ -138,12 +144,14 @@ def with_trainer(run: Run) -> None:
             self.numbers = inputs["number"]
             return super().training_step(model, {"number": self.numbers}, *more, **options)
 
-        def _maybe_log_save_evaluate(self, *_: Any, **__: Any) -> None:
-            run.save(self.numbers, loader.state_dict())
+    class Saving(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            run.save(trainer.numbers, loader.state_dict())
 
     arguments = TrainingArguments(JOB["at"], max_steps=10**6, use_cpu=True, report_to=[], disable_tqdm=True, max_grad_norm=0, save_strategy="no")
     constant = torch.optim.lr_scheduler.LambdaLR(run.optimizer, lambda _: 1.0)
-    Stepping(run.model, arguments, train_dataset=run.dataset().samples(), optimizers=(run.optimizer, constant)).train()
+    trainer = Stepping(run.model, arguments, train_dataset=run.dataset().samples(), optimizers=(run.optimizer, constant), callbacks=[Saving()])
+    trainer.train()
 
 
 def with_lightning(run: Run) -> None:
@@ -187,22 +195,21 @@ def with_jax(run: Run) -> None:
             run.train(np.asarray(batch["number"]).astype(np.int64), loader.state_dict())
 
 
-def with_ray(_: Run) -> None:
+def with_ray(run: Run) -> None:
     import ray
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
+    first = run.first
+
     def train(_: Any) -> None:
-        with_millrace(Run())
+        made = Run()
+        made.first = first
+        with_millrace(made)
 
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    try:
-        TorchTrainer(
-            train, train_loop_config={}, scaling_config=ScalingConfig(num_workers=1),
-            run_config=RunConfig(storage_path=JOB["at"], failure_config=FailureConfig(max_failures=0)),
-        ).fit()
-    finally:
-        ray.shutdown()
+    scaling, config = ScalingConfig(num_workers=1), RunConfig(storage_path=JOB["at"])
+    TorchTrainer(train, train_loop_config={}, scaling_config=scaling, run_config=config).fit()
 
 
 def with_client(run: Run) -> None:

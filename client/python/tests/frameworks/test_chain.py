@@ -51,12 +51,13 @@ def stage(framework: str, at: Path, url: str, r: random.Random) -> None:
     job = {"at": str(at), "url": url, "size": r.choice(sizes), "kill": r.randrange(2, 6), "early": r.random() < 0.5, "workers": r.randrange(2)}
     path = os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "HOME": str(at)}
-    with tempfile.TemporaryDirectory(prefix="ray-") as short:
+    # The pipes also wait for Ray's processes, which outlive a killed driver for a minute.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as short:
         done = subprocess.run(
             [sys.executable, str(HERE / "stages.py"), framework, json.dumps(job)], env={**os.environ, **environment, "RAY_TMPDIR": short},
             capture_output=True, text=True, timeout=300, check=False,
         )
-    assert done.returncode == (-9 if framework != "ray" else 1), f"{framework} {job}: {done.stderr[-3000:]}"
+    assert done.returncode == -9, f"{framework} {job}: {done.stderr[-3000:]}"
 
 
 def test_a_run_through_all_frameworks(gateway: harness.Gateway, tmp_path: Path) -> None:
