@@ -26,7 +26,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLIENT = os.path.join(ROOT, "client", "python")
 LONG = os.environ.get("MILLRACE_LONG") == "1"
 RAY = [f"tests/debian13/test_{name}.py" for name in ("jax", "ray", "ray_index")]
-FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13/test_frameworks_docs.py", "tests/test_docs.py"]
+FRAMEWORKS = ["tests/torch", "tests/frameworks", "tests/debian13/test_frameworks_docs.py", "tests/debian13/test_chain.py", "tests/test_docs.py"]
 ROOTS = {  # root of frameworks.sh and tests, by option
     "--frameworks": ("frameworks-test", "stable", FRAMEWORKS),
     "--ray": ("ray-test", "stable", RAY),
