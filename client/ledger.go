@@ -49,12 +49,9 @@ func (p *plan) part(opt *Options) ledger.Part {
 		return strings.HasPrefix(s, "rank=") || strings.HasPrefix(s, "world_size=")
 	})
 	out := ledger.Part{
-		Previous: []string{}, Generation: ledger.Brief(p.Parameters.Generation), URL: path + "?" + strings.Join(shared, "&"), Rank: opt.Rank,
+		Previous: []string{}, Generation: ledger.Brief(p.Parameters.Generation), Plans: p.plans(),
+		URL: path + "?" + strings.Join(shared, "&"), Rank: opt.Rank,
 		Ranks: max(opt.WorldSize, 1), Positions: p.delivered(), Read: []ledger.Range{},
-	}
-	for _, d := range p.PlanDigests {
-		n := max(p.Samples, 1)
-		out.Plans = append(out.Plans, ledger.Plan{At: ledger.Place{d.Position / n, d.Position % n}, Digest: d.Digest})
 	}
 	out.Start = ledger.Place{opt.Epoch, opt.From*p.Parameters.BatchSize + opt.skip}
 	if out.Start[1] >= out.Positions {

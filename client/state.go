@@ -129,11 +129,10 @@ func (o *Options) AfterSample(b *Batch, i int) State {
 // at returns the state of a position. A state at the end of an epoch is one at the start of the
 // next.
 func (o *Options) at(epoch, position uint64) State {
-	digest := o.plan.digest(epoch, position)
 	if position >= o.plan.delivered() {
 		epoch, position = epoch+1, 0
 	}
-	return State{ledger.Brief(o.Generation), digest, epoch, position}
+	return State{ledger.Brief(o.Generation), o.plan.digest(epoch, position), epoch, position}
 }
 
 // delivered returns the number of positions that the epoch delivers, without padding.
@@ -144,12 +143,15 @@ func (p *plan) delivered() uint64 {
 	return p.Samples
 }
 
-// digest returns the plan digest of a run that has read the positions before the given one, or "".
-func (p *plan) digest(epoch, position uint64) (digest string) {
-	for i, d := range p.PlanDigests {
-		if i == 0 || d.Position < epoch*p.Samples+position {
-			digest = d.Digest
-		}
+// digest returns the plan digest of a state, or "".
+func (p *plan) digest(epoch, position uint64) string {
+	return ledger.PlanAt(p.plans(), ledger.Place{epoch, position})
+}
+
+// plans returns the plan digests of the run.
+func (p *plan) plans() (all []ledger.Plan) {
+	for _, d := range p.PlanDigests {
+		all = append(all, ledger.NewPlan(d.Position, p.Samples, d.Digest))
 	}
-	return digest
+	return all
 }

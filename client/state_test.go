@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/millrace-data/millrace/client"
@@ -145,6 +146,36 @@ func TestState_PlanDigestsOfTheVectors(t *testing.T) {
 		s.Plan = vectorDigest
 		if _, err := gw.Resume(t.Context(), client.Options{}, s); !errors.Is(err, client.ErrState) {
 			t.Errorf("%v of %s: got %v for another digest, want ErrState", c.At, c.PlanDigests, err)
+		}
+	}
+}
+
+// TestAfter_NextEpochWithNewWeights saves states at the end of an epoch whose last batch is short or
+// dropped. Another segment begins in that batch or with the next epoch.
+func TestAfter_NextEpochWithNewWeights(t *testing.T) {
+	later := strings.Repeat("7", 32)
+	for _, c := range []struct {
+		tail         string
+		batch, begin uint64
+		want         string
+	}{
+		{"short", 3, 14, vectorDigest},
+		{"short", 3, 12, later},
+		{"drop", 2, 14, vectorDigest},
+		{"drop", 2, 12, later},
+	} {
+		digests := fmt.Sprintf(`[{"position":0,"digest":%q},{"position":%d,"digest":%q}]`, vectorDigest, c.begin, later)
+		gw := describing(t, vectorPlan{14, 4, c.tail}, digests)
+		opt, err := gw.Resume(t.Context(), client.Options{}, client.State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := opt.After(client.PartOf(0, c.batch, 0))
+		if want := (client.State{Generation: vectorGeneration[:32], Plan: c.want, Epoch: 1}); state != want {
+			t.Errorf("%+v: got %+v, want %+v", c, state, want)
+		}
+		if _, err := gw.Resume(t.Context(), client.Options{}, state); err != nil {
+			t.Errorf("%+v: got %v", c, err)
 		}
 	}
 }

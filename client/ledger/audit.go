@@ -175,20 +175,9 @@ func (r *Report) checkChain(sorted []*Part, all map[string]*Part) {
 // compare checks that an attempt reads the order of the attempt before it.
 func (r *Report) compare(before, a *Attempt) {
 	p, q := before.Parts[0], a.Parts[0]
-	if p.Generation != q.Generation || p.planAt(q.Start) != q.planAt(q.Start) {
+	if p.Generation != q.Generation || PlanAt(p.Plans, q.Start) != PlanAt(q.Plans, q.Start) {
 		r.fault("%s has another generation or plan than attempt %d", q, p.Attempt)
 	}
-}
-
-// planAt returns the plan digest of a state at a place: that of the last entry before it, or the first.
-func (p *Part) planAt(at Place) string {
-	found := p.Plans[0].Digest
-	for _, d := range p.Plans[1:] {
-		if d.At.Compare(at) < 0 {
-			found = d.Digest
-		}
-	}
-	return found
 }
 
 // checkRanks checks that the parts of an attempt agree, and that there is one of each rank.

@@ -36,6 +36,24 @@ type Plan struct {
 	Digest string `json:"digest"`
 }
 
+// NewPlan returns the Plan of a digest that a gateway lists for the positions of a run after the given
+// one. samples is the number of positions of an epoch.
+func NewPlan(position, samples uint64, digest string) Plan {
+	n := max(samples, 1)
+	return Plan{Place{position / n, position % n}, digest}
+}
+
+// PlanAt returns the plan digest of a state at a place. The last plan that begins before the place has
+// it, otherwise the first plan. PlanAt returns "" if there are no plans.
+func PlanAt(plans []Plan, at Place) (digest string) {
+	for i, d := range plans {
+		if i == 0 || d.At.Compare(at) < 0 {
+			digest = d.Digest
+		}
+	}
+	return digest
+}
+
 // Part is the record of one rank from a start or resume of its run until the next one.
 type Part struct {
 	Version    int      `json:"ledger"`

@@ -100,8 +100,7 @@ func (a *Answer) find(ctx context.Context, s *location.Stores, from []location.L
 		}
 		found, err := q.Answer(ctx, s, from)
 		for _, d := range found.Plan.PlanDigests {
-			n := max(found.Plan.Samples, 1)
-			digests = append(digests, ledger.Plan{At: ledger.Place{d.Position / n, d.Position % n}, Digest: d.Digest})
+			digests = append(digests, ledger.NewPlan(d.Position, found.Plan.Samples, d.Digest))
 		}
 		if err == nil && !slices.Equal(digests, t.Parts[0].Plans) {
 			err = &Error{"the url of the ledgers is of another plan than their plans: one of them was changed"}
