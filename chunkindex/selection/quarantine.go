@@ -2,10 +2,8 @@ package selection
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -48,9 +46,7 @@ func (s *Store) Quarantine(ctx context.Context, q Quarantine) (digest string, cr
 	slices.SortFunc(q.Bad, func(a, b Bad) int { return cmp.Compare(a.Number, b.Number) })
 	b, err := q.encode()
 	if err == nil {
-		sum := sha256.Sum256(b)
-		digest = hex.EncodeToString(sum[:])
-		created, err = s.put(ctx, quarantineDir+digest, bytes.NewReader(b), int64(len(b)))
+		digest, created, err = s.keep(ctx, quarantineDir, b)
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("quarantine %d samples: %w", len(q.Bad), err)

@@ -1,10 +1,7 @@
 package selection
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -35,11 +32,7 @@ func (s *Store) KeepSchedule(ctx context.Context, of Schedule) (digest string, c
 	if err != nil {
 		return "", false, err
 	}
-	b = append(b, '\n')
-	sum := sha256.Sum256(b)
-	digest = hex.EncodeToString(sum[:])
-	created, err = s.put(ctx, scheduleDir+digest, bytes.NewReader(b), int64(len(b)))
-	return digest, created, err
+	return s.keep(ctx, scheduleDir, append(b, '\n'))
 }
 
 // OpenSchedule reads a schedule. It returns ErrNotFound if the bucket has no such schedule. The

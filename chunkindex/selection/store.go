@@ -79,6 +79,14 @@ func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byt
 	return b, nil
 }
 
+// keep stores an object under its digest in a directory.
+func (s *Store) keep(ctx context.Context, dir string, b []byte) (digest string, created bool, err error) {
+	sum := sha256.Sum256(b)
+	digest = hex.EncodeToString(sum[:])
+	created, err = s.put(ctx, dir+digest, bytes.NewReader(b), int64(len(b)))
+	return digest, created, err
+}
+
 // put stores an object unless its key exists. created is false if the key exists.
 func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int64) (created bool, err error) {
 	if s.cfg.Writer == nil {
