@@ -204,8 +204,9 @@ func (c *Catalog[E]) Generations(name string) []E {
 	return all
 }
 
-// Acquire returns a generation of a name, by default the current one. The generation may be only the
-// beginning of one. Acquire opens a generation that is not open. The caller must call release once when it has finished with the entry.
+// Acquire returns a generation of a name, by default the current one. The first digits of a generation
+// also select it. Acquire opens a generation that is not open. The caller must call release once when
+// it has finished with the entry.
 func (c *Catalog[E]) Acquire(ctx context.Context, name, generation string) (e E, release func(), err error) {
 	e, release, ok, err := c.acquireOpen(name, generation)
 	if ok || err != nil {
