@@ -87,8 +87,7 @@ class Plan:
 
     def digest_at(self, epoch: int, position: int) -> str:
         """Returns the plan digest of a state."""
-        reached, digests = epoch * self.samples + position, self.description["plan_digests"]
-        return str(next((one for one in reversed(digests) if int(one["position"]) < reached), digests[0])["digest"])
+        return _digest_of(_digests(self.description), epoch * self.samples + position)
 
     def share(self, batch: int, skip: int = 0) -> Optional[range]:
         """Returns the positions of this rank's share of a batch, without the first `skip` samples of the batch; None if they depend on the
@@ -286,7 +285,7 @@ class State(NamedTuple):
         """Names the first position from which the weights of a mixture differ, if its gateway knows the state's schedule."""
         reached, now = self.epoch * plan.samples + self.position, _digests(plan.description)
         for digests in _schedules(plan, core, now):
-            if [digest for begin, digest in digests if begin < max(reached, 1)][-1] == self.plan:
+            if _digest_of(digests, reached) == self.plan:
                 at = min(begin for begin, _ in {*digests} ^ {*now})
                 return f"its weights differ from position {at % plan.samples} of epoch {at // plan.samples} on"
         return _DETERMINE
@@ -294,6 +293,11 @@ class State(NamedTuple):
 
 def _digests(description: Mapping[str, Any]) -> list[tuple[int, str]]:
     return [(int(one["position"]), str(one["digest"])) for one in description["plan_digests"]]
+
+
+def _digest_of(digests: list[tuple[int, str]], reached: int) -> str:
+    """Returns the plan digest of a run that has read the positions before `reached`."""
+    return [digest for begin, digest in digests if begin < max(reached, 1)][-1]
 
 
 def _schedules(plan: Plan, core: Optional[Gateways], now: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
