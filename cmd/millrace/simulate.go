@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -41,7 +40,6 @@ type simulateFlags struct {
 	disks    []int64
 	gateways []int
 	share    string
-	picture  string
 }
 
 func (x *simulateFlags) define(f *cli.Flags) {
@@ -68,7 +66,6 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Bandwidth(&s.ServeRate, "serve-rate", 2e9, "bytes per second from one gateway to its ranks")
 	f.Bandwidth(&s.StoreStream, "store-stream", 0, "bytes per second of one store read (default unlimited)")
 	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "time to the first byte of a store read")
-	f.Text(&x.picture, "svg", "", "`FILE` write a chart of the time of an epoch by cache size")
 }
 
 // model defines the flags that plan has too.
@@ -134,12 +131,6 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 	results, err := a.simulations(ctx, "millrace simulate", data, x.settings())
 	if err != nil {
 		return err
-	}
-	if x.picture != "" {
-		title := fmt.Sprintf("Time of an epoch, %s order, %s at %.6g samples/s", x.base.Order.Shuffle, words.Count(x.base.Ranks, "rank", "ranks"), x.base.Rate)
-		if err := os.WriteFile(x.picture, []byte(simulate.Picture(title, results)), 0o644); err != nil {
-			return fmt.Errorf("write the chart: %w", err)
-		}
 	}
 	rep := predictions.New(data, results)
 	return a.Print(rep, rep.Print)

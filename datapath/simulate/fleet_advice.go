@@ -22,8 +22,7 @@ func fleetAdvice(d *Data, results []Result) []string {
 	if need := policy.Budget(s.held(d)); s.CacheSize < need && s.DiskSize < d.Bytes()/int64(n) {
 		lines = append(lines, fmt.Sprintf("Fleet: a cache of %s for each of the %d gateways would hold all of the data: no later epoch would read the store.", Bytes(need), n))
 	}
-	lines = append(lines, linkAdvice(&r, e)...)
-	return append(lines, r.Formula().lines(float64(r.Bytes)/float64(r.Samples))...)
+	return append(lines, linkAdvice(&r, e)...)
 }
 
 // linkAdvice reports whether the link is the bottleneck, and how to reduce its load.
@@ -32,7 +31,6 @@ func linkAdvice(r *Result, e *Epoch) []string {
 	if r.Bounds(e)[0].Name != "link" {
 		return nil
 	}
-	f := r.Formula()
 	line := fmt.Sprintf("Link: it is the bottleneck: %s over the busiest one in an epoch, %s of all bytes delivered between gateways.", Bytes(e.Busiest), percent(e.PeerBytes, e.Served))
 	switch {
 	case s.Sharing == shuffle.Locality:
@@ -40,7 +38,7 @@ func linkAdvice(r *Result, e *Epoch) []string {
 	case s.homes() < uint64(s.Ranks):
 		line += fmt.Sprintf(" Locality would save nearly all of that, but requires a home for each of the %d ranks: a slot order of as many lanes, or as many strata.", s.Ranks)
 	default:
-		line += fmt.Sprintf(" Gateways that share nothing and locality (--no-cluster --share locality) would save nearly all of that: by the model an epoch of %s instead of %s.", Span(f.Local()), Span(f.Distributed()))
+		line += " Gateways that share nothing and locality (--no-cluster --share locality) would save nearly all of that."
 	}
 	return []string{line}
 }

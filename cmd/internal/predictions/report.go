@@ -17,8 +17,8 @@ import (
 
 // Report contains the results of the simulated settings.
 type Report struct {
-	Advice   []string  `json:"advice"`
-	Settings []setting `json:"settings"`
+	Advice   []string         `json:"advice"`
+	Settings []map[string]any `json:"settings"`
 
 	data    *simulate.Data
 	results []simulate.Result
@@ -26,58 +26,11 @@ type Report struct {
 
 // New returns the report of the results, of which there must be at least one.
 func New(d *simulate.Data, results []simulate.Result) *Report {
-	r := &Report{Advice: simulate.Advice(d, results), Settings: make([]setting, len(results)), data: d, results: results}
+	r := &Report{Advice: simulate.Advice(d, results), data: d, results: results}
 	for i := range results {
-		r.Settings[i] = newSetting(&results[i])
+		r.Settings = append(r.Settings, setting(&results[i]))
 	}
 	return r
-}
-
-// setting is one row of the report.
-type setting struct {
-	Gateways  int     `json:"gateways"`
-	Cluster   bool    `json:"cluster"`
-	Moved     f3      `json:"moved_share"`
-	Model     *model  `json:"model,omitempty"`
-	CacheSize int64   `json:"cache_size"`
-	Policy    string  `json:"cache_policy"`
-	DiskSize  int64   `json:"disk_cache_size"`
-	Peak      int64   `json:"peak_memory_bytes"`
-	Coarse    string  `json:"approximation,omitempty"`
-	Epochs    []epoch `json:"epochs"`
-}
-
-type epoch struct {
-	Seconds float64       `json:"seconds"`
-	Bound   string        `json:"bound"`         // name of the bottleneck
-	Least   float64       `json:"bound_seconds"` // time of the epoch if only the bottleneck limits it
-	Reads   int64         `json:"store_reads"`
-	Store   int64         `json:"store_bytes"`
-	Disk    int64         `json:"disk_read_bytes"`
-	Written int64         `json:"disk_written_bytes"`
-	Served  int64         `json:"served_bytes"`
-	Ratios  map[string]f3 `json:"tiers"` // shares of the delivered bytes
-	Asked   int64         `json:"peer_reads"`
-	Peers   int64         `json:"peer_bytes"`
-	Link    int64         `json:"busiest_link_bytes"` // in one direction, in or out, whichever is larger
-	Half    f3            `json:"stall_p50_seconds"`
-	Most    f3            `json:"stall_p99_seconds"`
-	Bounds  map[string]f3 `json:"bounds"` // seconds
-	Ranks   []rank        `json:"ranks"`
-}
-
-// model contains the results of the model by Yang and Cong, in seconds.
-type model struct {
-	Stored      f3 `json:"store_seconds"`
-	Distributed f3 `json:"shared_cache_seconds"`
-	Local       f3 `json:"locality_seconds"`
-	Knee        f3 `json:"knee_gateways"`
-}
-
-type rank struct {
-	Stall   f3  `json:"stall_seconds"`
-	Longest f3  `json:"longest_stall_seconds"`
-	Stalls  int `json:"stalls"`
 }
 
 // f3 is a number that is printed with three decimals.
@@ -88,39 +41,42 @@ func (x f3) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, math.Round(float64(x)*1000)/1000, 'f', -1, 64), nil
 }
 
-func newSetting(r *simulate.Result) setting {
+func setting(r *simulate.Result) map[string]any {
 	s := &r.Setting
-	row := setting{
-		Gateways: s.Gateways, Cluster: clustered(s), Moved: f3(r.Moved), CacheSize: s.CacheSize, Policy: s.Policy, DiskSize: s.DiskSize,
-		Peak: r.Peak, Coarse: r.Coarse,
-	}
-	if clustered(s) {
-		f := r.Formula()
-		row.Model = &model{f3(f.Stored().Seconds()), f3(f.Distributed().Seconds()), f3(f.Local().Seconds()), f3(f.Knee())}
-	}
+	var epochs []map[string]any
 	for n := range r.Epochs {
-		row.Epochs = append(row.Epochs, newEpoch(r, &r.Epochs[n]))
+		epochs = append(epochs, epoch(r, &r.Epochs[n]))
+	}
+	row := map[string]any{
+		"gateways": s.Gateways, "cluster": clustered(s), "moved_share": f3(r.Moved), "cache_size": s.CacheSize, "cache_policy": s.Policy,
+		"disk_cache_size": s.DiskSize, "peak_memory_bytes": r.Peak, "epochs": epochs,
+	}
+	if r.Coarse != "" {
+		row["approximation"] = r.Coarse
 	}
 	return row
 }
 
-func newEpoch(r *simulate.Result, e *simulate.Epoch) epoch {
+// epoch returns the counts and times of an epoch. bound is the bottleneck, and bound_seconds the time
+// of the epoch if only the bottleneck limits it.
+func epoch(r *simulate.Result, e *simulate.Epoch) map[string]any {
 	memory, disk, store := e.Tiers()
-	bounds := r.Bounds(e)
-	b := bounds[0]
-	row := epoch{
-		Seconds: e.Time.Seconds(), Bound: b.Name, Least: b.Time.Seconds(),
-		Reads: e.Reads, Store: e.StoreBytes, Disk: e.DiskBytes, Written: e.DiskWrites, Served: e.Served,
-		Ratios: map[string]f3{"memory": f3(memory), "disk": f3(disk), "store": f3(store)},
-		Asked:  e.PeerReads, Peers: e.PeerBytes, Link: e.Busiest, Half: f3(e.Half.Seconds()), Most: f3(e.Most.Seconds()), Bounds: map[string]f3{},
+	bounds := map[string]f3{}
+	for _, b := range r.Bounds(e) {
+		bounds[b.Name] = f3(b.Time.Seconds())
 	}
-	for _, b := range bounds {
-		row.Bounds[b.Name] = f3(b.Time.Seconds())
-	}
+	var ranks []map[string]any
 	for _, k := range e.Ranks {
-		row.Ranks = append(row.Ranks, rank{f3(k.Stall.Seconds()), f3(k.Longest.Seconds()), k.Stalls})
+		ranks = append(ranks, map[string]any{"stall_seconds": f3(k.Stall.Seconds()), "longest_stall_seconds": f3(k.Longest.Seconds()), "stalls": k.Stalls})
 	}
-	return row
+	b := r.Bounds(e)[0]
+	return map[string]any{
+		"seconds": e.Time.Seconds(), "bound": b.Name, "bound_seconds": b.Time.Seconds(), "bounds": bounds, "ranks": ranks,
+		"store_reads": e.Reads, "store_bytes": e.StoreBytes, "disk_read_bytes": e.DiskBytes, "disk_written_bytes": e.DiskWrites,
+		"served_bytes": e.Served, "tiers": map[string]f3{"memory": f3(memory), "disk": f3(disk), "store": f3(store)}, // shares of the delivered bytes
+		"peer_reads": e.PeerReads, "peer_bytes": e.PeerBytes, "busiest_link_bytes": e.Busiest,
+		"stall_p50_seconds": f3(e.Half.Seconds()), "stall_p99_seconds": f3(e.Most.Seconds()),
+	}
 }
 
 // Print writes the report as text.
