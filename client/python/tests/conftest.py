@@ -19,6 +19,7 @@ import harness
 import pytest
 from scripted import Clock
 
+import millrace
 from millrace import _local
 from millrace._http import gateways
 
@@ -75,6 +76,15 @@ def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     g = harness.Gateway(f"photos={dataset}", args=(f"MILLRACE_LOSS_LOG={tmp_path_factory.mktemp('losses')}", *hosts))
     yield g
     g.close()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[millrace.Client, millrace.Client]]:
+    """Two datasets, a with 200 samples and b with 100, on a gateway without mixtures or write access."""
+    a, b = harness.lines(tmp_path / "a", "a", 200), harness.lines(tmp_path / "b", "b", 100)
+    gateway = harness.Gateway(f"a={a}", f"b={b}")
+    with harness.closing(gateway), millrace.Client(gateway.url, "a") as ca, millrace.Client(gateway.url, "b") as cb:
+        yield ca, cb
 
 
 @pytest.fixture

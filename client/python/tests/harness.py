@@ -105,6 +105,14 @@ def run(*args: str) -> str:
     return done.stdout
 
 
+def lines(at: Path, word: str, count: int) -> Path:
+    """Writes and indexes a dataset of JSON Lines in a new directory: a number under this word in each sample."""
+    at.mkdir()
+    (at / "a.jsonl").write_text("".join(f'{{"{word}": {i}}}\n' for i in range(count)))
+    run("index", str(at), "--batch-size", "16")
+    return at
+
+
 def run_example(name: str, *args: str, cwd: Path, ranks: int = 1) -> str:
     """Runs the ranks of a script of examples/, with torchrun's environment if there are several, and returns the output of the first rank.
     """
