@@ -25,6 +25,7 @@ func TestWorkedExample(t *testing.T) {
 	a, b := Deal(lengths, 0, 2), Deal(lengths, 1, 2)
 	want = append(want, fmt.Sprintf("the shares are the places %s (%d bytes) and %s (%d bytes).",
 		joined(a), bytesOf(lengths, a), joined(b), bytesOf(lengths, b)))
+	want = append(want, costsExample(t, first)...)
 	want = append(want, stratifiedExample(t, first)...)
 	want = append(want, slotExample(t, first)...)
 	want = append(want, mixtureExample(t)...)
@@ -184,3 +185,18 @@ func stratifiedExample(t *testing.T, first []uint64) []string {
 }
 
 func joined[E any](numbers []E) string { return strings.Trim(fmt.Sprint(numbers), "[]") }
+
+// costsExample returns the statements about costs.
+func costsExample(t *testing.T, first []uint64) []string {
+	d := Divide([]uint32{5, 9, 1, 9, 3, 2, 8}, 2)
+	costs := make([]uint32, 14)
+	for i := range costs {
+		costs[i] = 1 + uint32(i)%5
+	}
+	p := mustPlan(t, exampleParams(Slot), first)
+	b := Buckets{Batches: 4, BatchSize: 3, Samples: 14}
+	return []string{
+		fmt.Sprintf("The shares are the places %s and %s.", joined(d.Share(0)), joined(d.Share(1))),
+		fmt.Sprintf("the digest %s: slot %s", BucketDigest(p.OrderDigest(), 4, 3, "bytes"), joined(bucketed(b, p.Epoch(0), p.Params().Seed, costs))),
+	}
+}

@@ -22,6 +22,16 @@ PLANTS = [
         [("shuffle/deal.go", "if row%2 == 1 {", "if row%2 == 2 {")],
     ),
     (
+        "shuffle exchanges samples until their costs differ by less than the sums",
+        "./shuffle TestDivideFollowsTheDefinition",
+        [("shuffle/balance.go", "gap := max(2*differ-d, d-2*differ)", "gap := max(differ-d, d-differ)")],
+    ),
+    (
+        "shuffle leaves the batches of a bucket in ascending order of cost",
+        "./shuffle TestBucketsFollowTheDefinition",
+        [("shuffle/bucket.go", "from, first := batches.at(q)*b.BatchSize, len(places)", "from, first := q*b.BatchSize, len(places)")],
+    ),
+    (
         "shuffle assigns some lanes to the wrong home",
         "./shuffle TestHomesVectors",
         [("shuffle/homes.go", "uint32(mulDiv(j, homes, k)) }", "uint32(mulDiv(j+1, homes, k+1)) }")],
