@@ -154,7 +154,7 @@ func TestStore_ReturnsNothingWithAnError(t *testing.T) {
 func TestStore_RefusesObjectsThatChangeMeanwhile(t *testing.T) {
 	d := testDataset(10, 10)
 	rule := mustRule(t, "train=9,val=1", "")
-	reads := map[string]int{"open subset": 2, "open quarantine": 1, "default": 1, "list": 4}
+	reads := map[string]int{"open subset": 2, "open quarantine": 1, "default": 1, "list": 6, "open costs": 3}
 	for name, operation := range operations(t, d, rule) {
 		for nth := range reads[name] {
 			s, st := newStore(t)
@@ -166,6 +166,7 @@ func TestStore_RefusesObjectsThatChangeMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			storeCosts(t, s, d)
 			n := 0
 			st.SetFault(func(c memstore.Call) (f memstore.Fault) {
 				if c.Op == memstore.Read && n == nth {
@@ -177,7 +178,7 @@ func TestStore_RefusesObjectsThatChangeMeanwhile(t *testing.T) {
 				return f
 			})
 			err = operation(t.Context(), s, [2]string{m.Digest, digest})
-			if listed := name == "list" && nth == 0; !listed && !errors.Is(err, objstore.ErrChanged) || listed && err == nil {
+			if listed := name == "list" && nth < 2; !listed && !errors.Is(err, objstore.ErrChanged) || listed && err == nil {
 				t.Errorf("%s: object changed before read %d: got %v, want %v", name, nth, err, objstore.ErrChanged)
 			}
 		}
@@ -199,6 +200,7 @@ func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	costs := storeCosts(t, s, d)
 	want := map[string]objstore.Object{}
 	for _, key := range st.Keys() {
 		if want[key], err = st.Stat(t.Context(), key); err != nil {
@@ -206,7 +208,8 @@ func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 		}
 	}
 	upper := strings.Repeat("AB", 32)
-	for _, key := range []string{quarantineDir + "default-" + d.Generation(), quarantineDir + upper, subsetDir + upper, defaultPrefix + upper, subsetDir + "x/" + digest} {
+	for _, key := range []string{quarantineDir + "default-" + d.Generation(), quarantineDir + upper, subsetDir + upper, defaultPrefix + upper, subsetDir + "x/" + digest,
+		costNames + d.Generation(), costNames + d.Generation() + "-" + digest, costNames + upper + "-a", costDir + "default-" + d.Generation()} {
 		st.Set(home+key, []byte("x"))
 	}
 	st.Set("data/other/"+subsetDir+m.Digest, whole)
@@ -229,6 +232,18 @@ func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 	}
 	for _, x := range all.Defaults {
 		got[x.Key] = x.Object
+	}
+	for _, x := range all.Costs {
+		got[x.Key] = x.Object
+		if x.Digest != costs || x.Generation != d.Generation() || x.Samples != 10 || !slices.Equal(x.Names, []string{"tokens"}) {
+			t.Errorf("got the cost table %+v", x)
+		}
+	}
+	for _, x := range all.CostNames {
+		got[x.Key] = x.Object
+		if x.Generation != d.Generation() || x.Name != "tokens" {
+			t.Errorf("got the name %+v", x)
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)

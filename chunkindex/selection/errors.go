@@ -9,7 +9,7 @@ import (
 var (
 	ErrInvalid    = errors.New("invalid")                     // the rule or list is invalid for any dataset
 	ErrReadOnly   = errors.New("the bucket is read-only")     // the bucket denies writes
-	ErrNotFound   = errors.New("no such object")              // no split or quarantine with this name
+	ErrNotFound   = errors.New("no such object")              // no split, quarantine or cost table with this name
 	ErrNoDefault  = errors.New("the generation has no split") // the generation has no default split
 	ErrNoSubset   = errors.New("no subset has the name")      // the split has no such subset
 	ErrGeneration = errors.New("it belongs to another generation of the dataset")

@@ -83,6 +83,30 @@ func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.
 			for _, x := range all.Quarantines {
 				err = errors.Join(err, x.Fault)
 			}
+			for _, x := range all.Costs {
+				if x.Fault == nil && len(x.Names) == 0 {
+					err = errStore
+				}
+				err = errors.Join(err, x.Fault)
+			}
+			return err
+		},
+		"costs": func(ctx context.Context, s *Store, _ [2]string) error {
+			digest, _, err := s.WriteCosts(ctx, d.Generation(), 20, pieces(testCosts(20), 7))
+			if err != nil {
+				return err
+			}
+			return s.NameCosts(ctx, d.Generation(), "tokens", digest)
+		},
+		"open costs": func(ctx context.Context, s *Store, _ [2]string) error {
+			digest, err := s.CostsNamed(ctx, d.Generation(), "tokens")
+			if err != nil {
+				return err
+			}
+			c, err := s.OpenCosts(ctx, digest, d.Generation(), d.First())
+			if err == nil {
+				c.Close()
+			}
 			return err
 		},
 	}
@@ -108,6 +132,9 @@ func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
 					if digests[1], _, err = s.Quarantine(t.Context(), testQuarantine()); err != nil {
 						t.Fatal(err)
 					}
+				}
+				if name != "costs" {
+					storeCosts(t, s, d)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				calls := 0
@@ -210,8 +237,8 @@ func TestRead_BoundsTheSizeOfObjects(t *testing.T) {
 	right := fmt.Sprintf(`{"version":1,"subset":%q}`, split)
 	for text, want := range map[string]error{
 		right: nil,
-		right + strings.Repeat(" ", maxDefault-len(right)):   nil,
-		right + strings.Repeat(" ", maxDefault+1-len(right)): ErrCorrupt,
+		right + strings.Repeat(" ", maxName-len(right)):   nil,
+		right + strings.Repeat(" ", maxName+1-len(right)): ErrCorrupt,
 		"":                                  ErrCorrupt,
 		"{":                                 ErrCorrupt,
 		strings.Replace(right, "1", "2", 1): ErrVersion,
@@ -286,6 +313,9 @@ func TestStore_FullDisk(t *testing.T) {
 	}
 	if _, err := s.OpenSubset(t.Context(), m.Digest, "a", d.Generation(), d.First()); !errors.Is(err, syscall.EFBIG) {
 		t.Errorf("open: got %v, want %v", err, syscall.EFBIG)
+	}
+	if _, _, err := s.WriteCosts(t.Context(), d.Generation(), 500, pieces(testCosts(500), 9)); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("costs: got %v, want %v", err, syscall.EFBIG)
 	}
 	free()
 	if got := st.Keys(); !slices.Equal(got, before) {
@@ -521,73 +551,5 @@ func TestCheckBitmap(t *testing.T) {
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
 			t.Errorf("%x: got %v, want %q", c.b, err, c.want)
 		}
-	}
-}
-
-func TestStored_ReportsFaults(t *testing.T) {
-	s, st := newStore(t)
-	d := testDataset(10)
-	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, _, err := s.Quarantine(t.Context(), testQuarantine())
-	if err != nil {
-		t.Fatal(err)
-	}
-	split, list := readObject(t, st, home+subsetDir+m.Digest), readObject(t, st, home+quarantineDir+digest)
-	other := bytes.Clone(list)
-	other[7] = '2'
-	foreign := bytes.Clone(list)
-	foreign[0] = 'x'
-	zero := bytes.Replace(split, []byte(`"val","part":1`), []byte(`"val","part":0`), 1)
-	want := map[string]string{
-		m.Digest: "", digest: "",
-		named(st, subsetDir, split[:splitHeader-1]):         "corrupt: invalid size of a split: 83 bytes",
-		named(st, subsetDir, split[:splitHeader]):           "corrupt: it is truncated in its rule",
-		named(st, subsetDir, changedSplit(split, 8, 32, 9)): "split of version 9: written by a newer program",
-		named(st, subsetDir, zero):                          `rule: invalid: subset "val": its part is 0: must be at least 1`,
-		named(st, quarantineDir, list[:quarantineHeader-1]): "corrupt: invalid size of a quarantine: 51 bytes",
-		named(st, quarantineDir, other):                     `quarantine of version "02": written by a newer program`,
-		named(st, quarantineDir, foreign):                   "corrupt: not a quarantine",
-		named(st, quarantineDir, list[:quarantineHeader]):   "",
-	}
-	st.Set(home+subsetDir+"default-x", nil)
-	st.Set(home+subsetDir+"x", nil)
-	all, err := s.Stored(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	note := func(digest string, fault error) {
-		if got[digest] = ""; fault != nil {
-			got[digest] = fault.Error()
-		}
-	}
-	for _, x := range all.Splits {
-		note(x.Digest, x.Fault)
-		if x.Default != (x.Digest == m.Digest) || x.Fault == nil && (x.Generation != d.Generation() || x.Rule.String() != "train=9,val=1") {
-			t.Errorf("got %+v", x)
-		}
-		if x.Fault != nil && (x.Generation != "" || len(x.Rule.Parts) > 0) {
-			t.Errorf("got %+v, want no more than a digest and the fault", x)
-		}
-	}
-	for _, x := range all.Quarantines {
-		note(x.Digest, x.Fault)
-		if x.Fault == nil && (x.Bad != 3 || x.Generation != testQuarantine().Generation) {
-			t.Errorf("got %+v", x)
-		}
-	}
-	if len(all.Defaults) != 1 || all.Defaults[0].Generation != d.Generation() {
-		t.Errorf("got defaults %+v, want that of the generation", all.Defaults)
-	}
-	for digest, fault := range want {
-		if found, ok := got[digest]; !ok || found != fault {
-			t.Errorf("%.12s: got %q, %t, want %q", digest, found, ok, fault)
-		}
-	}
-	if len(got) != len(want) {
-		t.Errorf("got %d objects, want %d", len(got), len(want))
 	}
 }

@@ -102,3 +102,20 @@ func TestGoldenQuarantine(t *testing.T) {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
 }
+
+// TestGoldenCosts decodes a cost table that an older program stored, and encodes it again. The bytes
+// must be the same.
+func TestGoldenCosts(t *testing.T) {
+	d, want := testDataset(3, 0, 2), []uint32{7, 0, 1<<32 - 1, 258, 1}
+	s, st := newStore(t)
+	digest, _, err := s.WriteCosts(t.Context(), d.Generation(), 5, pieces(want, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, golden := golden(t, "costs", readObject(t, st, home+costDir+digest))
+	s, st = newStore(t)
+	writeObject(t, st, home+costDir+golden, stored)
+	if got := costsOf(t, s, d, golden, 0, 1, 2, 3, 4); !slices.Equal(got, want) {
+		t.Errorf("got %d, want %d", got, want)
+	}
+}

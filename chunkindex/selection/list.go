@@ -36,39 +36,53 @@ type StoredDefault struct {
 	Generation string
 }
 
-// Inventory lists the splits, defaults and quarantines of a dataset.
+// StoredCosts describes a cost table in the bucket. Generation and Samples come from its header.
+type StoredCosts struct {
+	objstore.Object
+	Digest     string
+	Generation string
+	Samples    uint64
+	Names      []string // names of the table
+	Fault      error    // error that prevented reading Generation and Samples
+}
+
+// StoredName describes the object that names a cost table of a generation.
+type StoredName struct {
+	objstore.Object
+	Generation, Name string
+}
+
+// Inventory lists the splits, quarantines and cost tables of a dataset, and the objects that name
+// some of them.
 type Inventory struct {
 	Splits      []StoredSplit
 	Defaults    []StoredDefault
 	Quarantines []StoredQuarantine
+	Costs       []StoredCosts
+	CostNames   []StoredName
 }
 
-// Stored lists the splits and quarantines of the dataset by reading their headers.
+// Stored lists the selections and cost tables of the dataset by reading their headers.
 func (s *Store) Stored(ctx context.Context) (*Inventory, error) {
 	all := &Inventory{}
-	for _, dir := range []string{quarantineDir, subsetDir} {
+	for _, dir := range []string{quarantineDir, subsetDir, costDir} {
 		err := s.cfg.Reader.List(ctx, s.cfg.Prefix+dir, func(o objstore.Object) error {
-			name := strings.TrimPrefix(o.Key, s.cfg.Prefix+dir)
-			generation, isDefault := strings.CutPrefix(name, strings.TrimPrefix(defaultPrefix, subsetDir))
-			switch {
-			case isDefault && dir == subsetDir && isDigest(generation):
-				all.Defaults = append(all.Defaults, StoredDefault{o, generation})
-			case !isDigest(name):
-			case dir == subsetDir:
-				all.Splits = append(all.Splits, StoredSplit{Object: o, Digest: name})
-			default:
-				all.Quarantines = append(all.Quarantines, StoredQuarantine{Object: o, Digest: name})
-			}
+			all.add(dir, strings.TrimPrefix(o.Key, s.cfg.Prefix), o)
 			return nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list selections: %w", err)
 		}
 	}
-	chosen := map[string]bool{}
+	chosen, names := map[string]bool{}, map[string][]string{} // by digest
 	for _, d := range all.Defaults {
-		if digest, err := s.defaultOf(ctx, d.Generation); err == nil {
+		if digest, err := s.named(ctx, defaultPrefix+d.Generation, "subset"); err == nil {
 			chosen[digest] = true
+		}
+	}
+	for _, n := range all.CostNames {
+		if digest, err := s.CostsNamed(ctx, n.Generation, n.Name); err == nil {
+			names[digest] = append(names[digest], n.Name)
 		}
 	}
 	for i := range all.Splits {
@@ -80,15 +94,38 @@ func (s *Store) Stored(ctx context.Context) (*Inventory, error) {
 		x := &all.Quarantines[i]
 		x.Fault = s.describeQuarantine(ctx, x)
 	}
+	for i := range all.Costs {
+		x := &all.Costs[i]
+		x.Fault = s.describeCosts(ctx, x)
+		x.Names = names[x.Digest]
+	}
 	return all, ctx.Err()
 }
 
-func (s *Store) describeSplit(ctx context.Context, x *StoredSplit) error {
-	if x.Size < splitHeader {
-		return corrupt("invalid size of a split: %d bytes", x.Size)
+// add adds an object of a directory to the list. It ignores objects of other programs.
+func (v *Inventory) add(dir, key string, o objstore.Object) {
+	digest := strings.TrimPrefix(key, dir)
+	generation, isDefault := strings.CutPrefix(key, defaultPrefix)
+	of, isName := strings.CutPrefix(key, costNames)
+	owner, name, _ := strings.Cut(of, "-")
+	switch {
+	case isDefault && isDigest(generation):
+		v.Defaults = append(v.Defaults, StoredDefault{o, generation})
+	case isName && isDigest(owner) && isCostName(name):
+		v.CostNames = append(v.CostNames, StoredName{o, owner, name})
+	case !isDigest(digest):
+	case dir == subsetDir:
+		v.Splits = append(v.Splits, StoredSplit{Object: o, Digest: digest})
+	case dir == quarantineDir:
+		v.Quarantines = append(v.Quarantines, StoredQuarantine{Object: o, Digest: digest})
+	default:
+		v.Costs = append(v.Costs, StoredCosts{Object: o, Digest: digest})
 	}
-	b := make([]byte, splitHeader)
-	if err := s.cfg.Reader.ReadRange(ctx, x.Ref(), 0, b); err != nil {
+}
+
+func (s *Store) describeSplit(ctx context.Context, x *StoredSplit) error {
+	b, err := s.start(ctx, x.Object, "split", splitHeader)
+	if err != nil {
 		return err
 	}
 	h, err := decodeHead(b)
@@ -111,16 +148,26 @@ func (s *Store) describeSplit(ctx context.Context, x *StoredSplit) error {
 }
 
 func (s *Store) describeQuarantine(ctx context.Context, x *StoredQuarantine) error {
-	if x.Size < quarantineHeader {
-		return corrupt("invalid size of a quarantine: %d bytes", x.Size)
-	}
-	b := make([]byte, quarantineHeader)
-	if err := s.cfg.Reader.ReadRange(ctx, x.Ref(), 0, b); err != nil {
+	b, err := s.start(ctx, x.Object, "quarantine", quarantineHeader)
+	if err != nil {
 		return err
 	}
 	if err := checkMagic(b); err != nil {
 		return err
 	}
 	x.Generation, x.Bad = hex.EncodeToString(b[8:40]), uint64(binary.LittleEndian.Uint32(b[48:]))
+	return nil
+}
+
+func (s *Store) describeCosts(ctx context.Context, x *StoredCosts) error {
+	b, err := s.start(ctx, x.Object, "cost table", costHeader)
+	if err != nil {
+		return err
+	}
+	generation, samples, err := decodeCostHead(b, x.Size)
+	if err != nil {
+		return err
+	}
+	x.Generation, x.Samples = generation, samples
 	return nil
 }

@@ -52,7 +52,7 @@ func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (SplitResult, e
 	if err != nil {
 		return SplitResult{}, err
 	}
-	m.Default, err = s.setDefault(ctx, d.Generation(), m.Digest)
+	m.Default, err = s.setName(ctx, defaultPrefix+d.Generation(), "subset", m.Digest)
 	return m, err
 }
 

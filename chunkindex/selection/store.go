@@ -21,12 +21,14 @@ const (
 	subsetDir     = ".millrace/subset/"
 	defaultPrefix = subsetDir + "default-" // followed by the generation
 	quarantineDir = ".millrace/quarantine/"
+	costDir       = ".millrace/cost/"
+	costNames     = costDir + "name-" // followed by the generation, a dash and the name
 )
 
-// maxDefault limits the size of the object that names a generation's default split.
-const maxDefault = 1 << 10
+// maxName limits the size of an object that names another one.
+const maxName = 1 << 10
 
-// Config locates the splits and quarantines of one dataset.
+// Config locates the splits, quarantines and cost tables of one dataset.
 type Config struct {
 	Reader objstore.Reader
 	Writer objstore.Writer // nil: read-only
@@ -34,7 +36,7 @@ type Config struct {
 	Dir    string          // directory for temporary files; empty: the system's default
 }
 
-// Store provides the splits and quarantines of one dataset. It is safe for concurrent use.
+// Store provides the splits, quarantines and cost tables of one dataset. It is safe for concurrent use.
 type Store struct{ cfg Config }
 
 // New returns the Store of a dataset. It sends no request to the store.
@@ -79,6 +81,50 @@ func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byt
 	return b, nil
 }
 
+// head returns the first n bytes of an object named by its digest. The errors name its kind.
+func (s *Store) head(ctx context.Context, dir, digest, kind string, n int64) (objstore.Object, []byte, error) {
+	obj, err := s.stat(ctx, dir, digest)
+	if err != nil {
+		return obj, nil, err
+	}
+	b, err := s.start(ctx, obj, kind, n)
+	return obj, b, err
+}
+
+func (s *Store) start(ctx context.Context, obj objstore.Object, kind string, n int64) ([]byte, error) {
+	if obj.Size < n {
+		return nil, corrupt("invalid size of a %s: %d bytes", kind, obj.Size)
+	}
+	b := make([]byte, n)
+	return b, s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b)
+}
+
+// download copies an object to a local file and verifies its digest. It also writes the bytes to
+// sum.
+func (s *Store) download(ctx context.Context, obj objstore.Object, digest string, sum io.Writer) (*os.File, error) {
+	f, err := s.tempFile()
+	if err != nil {
+		return nil, err
+	}
+	digests := sha256.New()
+	to := io.MultiWriter(f, digests, sum)
+	b := make([]byte, min(obj.Size, 4<<20))
+	for at := int64(0); at < obj.Size && err == nil; at += int64(len(b)) {
+		b = b[:min(int64(len(b)), obj.Size-at)]
+		if err = s.cfg.Reader.ReadRange(ctx, obj.Ref(), at, b); err == nil {
+			_, err = to.Write(b)
+		}
+	}
+	if found := hex.EncodeToString(digests.Sum(nil)); err == nil && found != digest {
+		err = corrupt("its bytes have the digest %.12s", found)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // keep stores an object under its digest in a directory.
 func (s *Store) keep(ctx context.Context, dir string, b []byte) (digest string, created bool, err error) {
 	sum := sha256.Sum256(b)
@@ -120,70 +166,61 @@ func (s *Store) tempFile() (*os.File, error) {
 	return tempfile.File(dir)
 }
 
-// defaultSplit is the content of the object that names a generation's default split.
-type defaultSplit struct {
-	Version int    `json:"version"`
-	Subset  string `json:"subset"`
-}
-
 // Default returns the digest of the first split of a generation, which applies if a request names
 // no split. It never changes.
 func (s *Store) Default(ctx context.Context, generation string) (string, error) {
-	digest, err := s.defaultOf(ctx, generation)
+	digest, err := s.named(ctx, defaultPrefix+generation, "subset")
+	if errors.Is(err, objstore.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", ErrNoDefault, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("default split of generation %.12s: %w", generation, err)
 	}
 	return digest, nil
 }
 
-func (s *Store) defaultOf(ctx context.Context, generation string) (string, error) {
-	obj, err := s.cfg.Reader.Stat(ctx, s.cfg.Prefix+defaultPrefix+generation)
-	if errors.Is(err, objstore.ErrNotFound) {
-		return "", fmt.Errorf("%w: %w", ErrNoDefault, err)
-	}
+// named returns the digest in an object that names another object of a kind.
+func (s *Store) named(ctx context.Context, key, kind string) (digest string, err error) {
+	obj, err := s.cfg.Reader.Stat(ctx, s.cfg.Prefix+key)
 	if err != nil {
 		return "", err
 	}
-	if obj.Size == 0 || obj.Size > maxDefault {
-		return "", corrupt("it has %d bytes: must be from 1 to %d", obj.Size, maxDefault)
+	if obj.Size == 0 || obj.Size > maxName {
+		return "", corrupt("it has %d bytes: must be from 1 to %d", obj.Size, maxName)
 	}
 	b := make([]byte, obj.Size)
 	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
 		return "", err
 	}
-	return decodeDefault(b)
+	return decodeName(b, kind)
 }
 
-func decodeDefault(b []byte) (string, error) {
-	var d defaultSplit
-	if err := json.Unmarshal(b, &d); err != nil {
+func decodeName(b []byte, kind string) (digest string, err error) {
+	var of map[string]any
+	if err := json.Unmarshal(b, &of); err != nil {
 		return "", corrupt("%w", err)
 	}
-	if d.Version != 1 {
-		return "", fmt.Errorf("version %d: %w", d.Version, ErrVersion)
+	if v := of["version"]; v != 1.0 {
+		return "", fmt.Errorf("version %v: %w", v, ErrVersion)
 	}
-	if !isDigest(d.Subset) {
+	if digest, _ = of[kind].(string); !isDigest(digest) {
 		return "", corrupt("it does not contain a digest")
 	}
-	return d.Subset, nil
+	return digest, nil
 }
 
-// setDefault makes a split the default of a generation, unless the generation has one. It returns
-// the default.
-func (s *Store) setDefault(ctx context.Context, generation, digest string) (string, error) {
-	b, err := json.Marshal(defaultSplit{Version: 1, Subset: digest})
-	if err != nil {
-		return "", err
-	}
-	b = append(b, '\n')
-	created, err := s.put(ctx, defaultPrefix+generation, bytes.NewReader(b), int64(len(b)))
+// setName stores an object that names another object of a kind, unless its key exists. It returns
+// the digest in the stored object.
+func (s *Store) setName(ctx context.Context, key, kind, digest string) (string, error) {
+	b := fmt.Appendf(nil, "{\"version\":1,%q:%q}\n", kind, digest)
+	created, err := s.put(ctx, key, bytes.NewReader(b), int64(len(b)))
 	if created {
 		return digest, nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return s.defaultOf(ctx, generation)
+	return s.named(ctx, key, kind)
 }
 
 func isDigest(s string) bool {

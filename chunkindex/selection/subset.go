@@ -2,15 +2,10 @@ package selection
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
-
-	"github.com/millrace-data/millrace/internal/objstore"
 )
 
 // Subset is an open subset of a split. It uses a few bytes of memory per chunk and is safe for
@@ -47,30 +42,22 @@ func (s *Store) OpenSubset(ctx context.Context, digest, name, generation string,
 }
 
 func (s *Store) openSubset(ctx context.Context, digest, name, generation string, first []uint64) (*Subset, error) {
-	obj, err := s.stat(ctx, subsetDir, digest)
+	obj, b, err := s.head(ctx, subsetDir, digest, "split", splitHeader)
 	if err != nil {
-		return nil, err
-	}
-	if obj.Size < splitHeader {
-		return nil, corrupt("invalid size of a split: %d bytes", obj.Size)
-	}
-	b := make([]byte, splitHeader)
-	if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
 		return nil, err
 	}
 	if _, err := checkHead(b, generation, first, obj.Size); err != nil {
 		return nil, err
 	}
-	f, err := s.tempFile()
+	f, err := s.download(ctx, obj, digest, io.Discard)
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.download(ctx, obj, f, digest, name, generation, first)
+	x, err := parseSplit(f, obj.Size, name, generation, first)
 	if err != nil {
 		f.Close()
-		return nil, err
 	}
-	return x, nil
+	return x, err
 }
 
 // checkHead decodes a header and compares it with the dataset.
@@ -83,26 +70,6 @@ func checkHead(b []byte, generation string, first []uint64, size int64) (*head, 
 		return nil, fmt.Errorf("%w: the subset belongs to generation %.12s", ErrGeneration, h.generation)
 	}
 	return h, h.fits(first, size)
-}
-
-// download copies an object to a file, verifies its digest, and opens it.
-func (s *Store) download(ctx context.Context, obj objstore.Object, f *os.File, digest, name, generation string, first []uint64) (*Subset, error) {
-	sum := sha256.New()
-	b := make([]byte, min(obj.Size, 4<<20))
-	for at := int64(0); at < obj.Size; at += int64(len(b)) {
-		b = b[:min(int64(len(b)), obj.Size-at)]
-		if err := s.cfg.Reader.ReadRange(ctx, obj.Ref(), at, b); err != nil {
-			return nil, err
-		}
-		sum.Write(b)
-		if _, err := f.WriteAt(b, at); err != nil {
-			return nil, err
-		}
-	}
-	if found := hex.EncodeToString(sum.Sum(nil)); found != digest {
-		return nil, corrupt("its bytes have the digest %.12s", found)
-	}
-	return parseSplit(f, obj.Size, name, generation, first)
 }
 
 // parseSplit validates a split except for its digest and its blocks. Blocks are validated when they
