@@ -19,8 +19,8 @@ func (a *app) gc() *cobra.Command {
 		Long: `Lists generations and loss reports that a dataset does not need any more, and deletes them after
 --yes or a confirmation. It keeps generations that a pointer names, that were current or written to
 within --keep, or that are among the last --keep-last current ones. It also keeps their subsets,
-quarantines and snapshots, and reports without a snapshot. It never deletes shards, nor objects
-younger than --grace.`,
+quarantines, cost tables and snapshots, and reports without a snapshot. It never deletes shards, nor
+objects younger than --grace.`,
 		Example: `  millrace gc s3://bucket/imagenet --keep 14d
   millrace gc s3://bucket/imagenet --reports-older 30d --yes`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
@@ -31,7 +31,7 @@ younger than --grace.`,
 			f.Duration(&opt.Grace, "grace", 24*time.Hour, "keep objects younger than this: a running command may still need them")
 			f.Duration(&opt.Keep, "keep", 0, "keep generations used in the last DURATION (default the value of --grace)")
 			f.Number(&opt.KeepLast, "keep-last", 0, 1, "keep the current generation and those before it, N in total")
-			f.Flag(&opt.KeepUsed, "keep-used", "keep generations with subsets, quarantines, snapshots or reports")
+			f.Flag(&opt.KeepUsed, "keep-used", "keep generations with subsets, quarantines, costs, snapshots or reports")
 			f.Duration(&opt.ReportsOlder, "reports-older", 0, "delete older reports if no snapshot contains them (default never)")
 			f.Flag(&yes, "yes", "delete without asking (default: ask on a terminal, else only list)")
 			f.Output(a.App)

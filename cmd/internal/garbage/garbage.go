@@ -1,5 +1,6 @@
 // Package garbage finds and removes unused objects of a dataset. It removes whole generations, each
-// with the subsets, quarantines, snapshots of weights and reported losses that belong to it.
+// with the subsets, quarantines, cost tables, snapshots of weights and reported losses that belong
+// to it.
 //
 // A generation is kept as long as a job may read it. URLs name generations, and a gateway opens an
 // older one from its index. So a generation is removed once other generations have been current for
@@ -27,6 +28,7 @@ const (
 	Index      = "index" // including bindings, scans and probes
 	Subset     = "subset"
 	Quarantine = "quarantine"
+	Cost       = "cost"
 	Snapshot   = "snapshot"
 	Reports    = "reports"
 )
@@ -36,7 +38,7 @@ type Options struct {
 	Grace        time.Duration // younger objects are kept
 	Keep         time.Duration // generations that were current, or had an object written, within this time are kept; at least Grace
 	KeepLast     int           // number of generations to keep: the current one, and those that were current last
-	KeepUsed     bool          // generations with a subset, a quarantine, a snapshot or a report are kept
+	KeepUsed     bool          // generations with a subset, a quarantine, a cost table, a snapshot or a report are kept
 	ReportsOlder time.Duration // older reports are removed even if no snapshot contains them; 0: never
 }
 
@@ -152,6 +154,12 @@ func (f *Result) selections(s *selection.Inventory) {
 	}
 	for _, x := range s.Quarantines {
 		f.one(Quarantine, x.Generation, x.Object, x.Fault)
+	}
+	for _, x := range s.Costs {
+		f.one(Cost, x.Generation, x.Object, x.Fault)
+	}
+	for _, x := range s.CostNames {
+		f.one(Cost, x.Generation, x.Object, nil)
 	}
 }
 

@@ -94,7 +94,8 @@ func (p place) named(name string, chunk int64) *chunkindex.Index {
 	return x
 }
 
-// choose splits a generation into subsets, and puts one of its samples into quarantine.
+// choose splits a generation into subsets, puts one of its samples into quarantine, and names a table
+// of costs.
 func (p place) choose(x *chunkindex.Index) {
 	p.Helper()
 	s, err := selection.New(selection.Config{Reader: p.store, Writer: p.store, Prefix: prefix, Dir: p.TempDir()})
@@ -110,6 +111,13 @@ func (p place) choose(x *chunkindex.Index) {
 	}
 	q := selection.Quarantine{Generation: x.Generation(), Samples: x.Samples(), Bad: []selection.Bad{{Number: 3, Key: "k"}}}
 	if _, _, err := s.Quarantine(p.Context(), q); err != nil {
+		p.Fatal(err)
+	}
+	digest, _, err := s.WriteCosts(p.Context(), x.Generation(), x.Samples(), func(yield func([]uint32, error) bool) { yield(make([]uint32, x.Samples()), nil) })
+	if err == nil {
+		err = s.NameCosts(p.Context(), x.Generation(), "tokens", digest)
+	}
+	if err != nil {
 		p.Fatal(err)
 	}
 }
@@ -217,25 +225,25 @@ func TestFind_RemovesGenerationWithItsObjects(t *testing.T) {
 		_, goes, stays := p.find(garbage.Options{Grace: day})
 		p.want("just superseded", goes, "3 reports: a snapshot of epoch 1 contains them")
 		p.want("just superseded", stays,
-			"1 quarantine: a URL may name", "1 snapshot: a URL may name", "2 subset: a URL may name",
-			"1 quarantine: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
+			"1 quarantine: a URL may name", "2 cost: a URL may name", "1 snapshot: a URL may name", "2 subset: a URL may name",
+			"1 quarantine: of the current", "2 cost: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
 
 		time.Sleep(2 * day)
 		before := p.store.Keys()
 		f, goes, stays := p.find(garbage.Options{Grace: day})
 		own := fmt.Sprintf("its generation %.12s is deleted", old.Generation())
-		p.want("superseded", goes, "2 index: generation "+old.Generation()[:12]+" was current until", "1 index: only deleted generations have it", "3 reports: "+own, "1 quarantine: "+own, "1 snapshot: "+own, "2 subset: "+own)
-		p.want("superseded", stays, "1 quarantine: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
+		p.want("superseded", goes, "2 index: generation "+old.Generation()[:12]+" was current until", "1 index: only deleted generations have it", "3 reports: "+own, "1 quarantine: "+own, "2 cost: "+own, "1 snapshot: "+own, "2 subset: "+own)
+		p.want("superseded", stays, "1 quarantine: of the current", "2 cost: of the current", "2 subset: of the current", "1 reports: epoch 1 is not frozen yet")
 		if !slices.Equal(p.store.Keys(), before) {
 			t.Error("finding removes objects, want none")
 		}
 		p.want("generations", table(f, map[string]*chunkindex.Index{"old": old, "current": current}),
-			"current stays (7): the pointer names it", "old goes (10): was current until 2000-01-31")
+			"current stays (9): the pointer names it", "old goes (12): was current until 2000-01-31")
 		if err := f.Apply(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(before) - len(p.store.Keys()); got != 12 { // two of them are notes of the epoch that was frozen
-			t.Errorf("got %d objects removed, want 12: %q", got, p.store.Keys())
+		if got := len(before) - len(p.store.Keys()); got != 14 { // two of them are notes of the epoch that was frozen
+			t.Errorf("got %d objects removed, want 14: %q", got, p.store.Keys())
 		}
 		if !slices.ContainsFunc(p.store.Keys(), func(key string) bool { return strings.HasSuffix(key, ".tar") }) {
 			t.Errorf("got %q, want the shards left alone", p.store.Keys())
@@ -299,11 +307,11 @@ func TestFind_RemovesRestOfGenerationWithoutIndex(t *testing.T) {
 		}
 		_, goes, stays := p.find(garbage.Options{Grace: day})
 		p.want("just superseded", goes, "2 index: no generation refers to it")
-		p.want("just superseded", stays, "1 quarantine: the current generation is younger than 24h", "2 subset: the current generation is younger than 24h")
+		p.want("just superseded", stays, "1 quarantine: the current generation is younger than 24h", "2 cost: the current generation is younger than 24h", "2 subset: the current generation is younger than 24h")
 		time.Sleep(2 * day)
 		_, goes, stays = p.find(garbage.Options{Grace: day})
 		gone := fmt.Sprintf("the index of generation %.12s does not exist any more", old.Generation())
-		p.want("superseded", goes, "2 index: no generation refers to it", "1 quarantine: "+gone, "2 subset: "+gone)
+		p.want("superseded", goes, "2 index: no generation refers to it", "1 quarantine: "+gone, "2 cost: "+gone, "2 subset: "+gone)
 		p.want("superseded", stays)
 	})
 }
@@ -319,7 +327,7 @@ func TestFind_KeepsObjectsOfKeptGeneration(t *testing.T) {
 		time.Sleep(3 * day)
 		_, goes, stays := p.find(garbage.Options{Grace: 4 * day})
 		p.want("index within the grace time", goes)
-		p.want("index within the grace time", stays, "1 quarantine: a URL may name", "2 subset: a URL may name")
+		p.want("index within the grace time", stays, "1 quarantine: a URL may name", "2 cost: a URL may name", "2 subset: a URL may name")
 	})
 }
 
@@ -340,13 +348,13 @@ func TestFind_KeepOptions(t *testing.T) {
 			opt  garbage.Options
 			want []string
 		}{
-			{"neither", garbage.Options{Grace: time.Hour}, []string{"d stays (3): the pointer", "c goes (3): was current until 2000-01-31 00:00 UTC", "b goes (3): was current until 2000-01-21", "a goes (6): was current until 2000-01-11"}},
-			{"a time", garbage.Options{Grace: time.Hour, Keep: 14 * day}, []string{"d stays", "c stays (3): was current within 14d", "b goes", "a stays (6): a subset of it was written within 14d"}},
-			{"a longer time", garbage.Options{Grace: time.Hour, Keep: 22 * day}, []string{"d stays", "c stays", "b stays (3): was current within 22d", "a stays (6): a subset"}},
+			{"neither", garbage.Options{Grace: time.Hour}, []string{"d stays (3): the pointer", "c goes (3): was current until 2000-01-31 00:00 UTC", "b goes (3): was current until 2000-01-21", "a goes (8): was current until 2000-01-11"}},
+			{"a time", garbage.Options{Grace: time.Hour, Keep: 14 * day}, []string{"d stays", "c stays (3): was current within 14d", "b goes", "a stays (8): a subset of it was written within 14d"}},
+			{"a longer time", garbage.Options{Grace: time.Hour, Keep: 22 * day}, []string{"d stays", "c stays", "b stays (3): was current within 22d", "a stays (8): a subset"}},
 			{"the last", garbage.Options{Grace: time.Hour, KeepLast: 3}, []string{"d stays", "c stays (3): one of the last 3", "b stays (3): one of the last 3", "a goes"}},
-			{"both", garbage.Options{Grace: time.Hour, Keep: 14 * day, KeepLast: 3}, []string{"d stays", "c stays (3): one of the last 3", "b stays (3): one of the last 3", "a stays (6): a subset"}},
-			{"what is used", garbage.Options{Grace: time.Hour, KeepUsed: true}, []string{"d stays", "c goes", "b goes", "a stays (6): 3 objects belong to it"}},
-			{"grace", garbage.Options{Grace: 14 * day}, []string{"d stays", "c stays (3): was current within 14d", "b goes", "a stays (6): a subset"}},
+			{"both", garbage.Options{Grace: time.Hour, Keep: 14 * day, KeepLast: 3}, []string{"d stays", "c stays (3): one of the last 3", "b stays (3): one of the last 3", "a stays (8): a subset"}},
+			{"what is used", garbage.Options{Grace: time.Hour, KeepUsed: true}, []string{"d stays", "c goes", "b goes", "a stays (8): 5 objects belong to it"}},
+			{"grace", garbage.Options{Grace: 14 * day}, []string{"d stays", "c stays (3): was current within 14d", "b goes", "a stays (8): a subset"}},
 		} {
 			f, _, _ := p.find(c.opt)
 			p.want(c.what, table(f, x), c.want...)

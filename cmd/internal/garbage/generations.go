@@ -23,7 +23,7 @@ type Generation struct {
 	Why        string     `json:"why"`
 }
 
-// dependents counts the subsets, quarantines, snapshots and reports of a generation.
+// dependents counts the subsets, quarantines, cost tables, snapshots and reports of a generation.
 type dependents struct {
 	objects int
 	bytes   int64
@@ -53,6 +53,12 @@ func dependentsOf(s *selection.Inventory, snapshots []importance.StoredSnapshot,
 	}
 	for _, x := range s.Quarantines {
 		add(x.Generation, Quarantine, 1, x.Object)
+	}
+	for _, x := range s.Costs {
+		add(x.Generation, Cost, 1, x.Object)
+	}
+	for _, x := range s.CostNames {
+		add(x.Generation, Cost, 1, x.Object)
 	}
 	for _, x := range snapshots {
 		add(x.Generation, Snapshot, 1, x.Object)
