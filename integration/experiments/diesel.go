@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/datapath"
-	"github.com/millrace-data/millrace/integration/experiments/images"
+	"github.com/millrace-data/millrace/integration/experiments/datasets"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 	"github.com/millrace-data/millrace/shuffle"
@@ -37,7 +37,7 @@ type dieselSize struct {
 func fullDiesel() dieselSize {
 	return dieselSize{
 		chunks: 512, each: 128, shape: distant(), sizes: []int{8, 16, 32, 64, 128, 256}, files: 8192, look: 2 * time.Second,
-		pictures: pictures{"MNIST", images.MNIST}, pictureChunk: 128,
+		pictures: pictures{"MNIST", datasets.MNIST}, pictureChunk: 128,
 		windows: []float64{.02, 0.05, 0.1, 0.25, .5}, slots: []float64{.05, 0.1, .25}, sliding: 0.1, epochs: 3, seeds: 2,
 	}
 }

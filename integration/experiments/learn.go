@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-data/millrace/integration/experiments/images"
+	"github.com/millrace-data/millrace/integration/experiments/datasets"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/integration/experiments/published"
 	"github.com/millrace-data/millrace/integration/experiments/train"
@@ -16,7 +16,7 @@ import (
 // pictures is a data set for training. open reads it on demand.
 type pictures struct {
 	name string
-	open func() (train, test *images.Set, err error)
+	open func() (train, test *datasets.Set, err error)
 }
 
 // model is a classifier and its initial learning rate.
@@ -45,7 +45,7 @@ type learnSize struct {
 
 func fullLearn() learnSize {
 	return learnSize{
-		sets:   []pictures{{"MNIST", images.MNIST}, {"CIFAR-10", images.CIFAR10}},
+		sets:   []pictures{{"MNIST", datasets.MNIST}, {"CIFAR-10", datasets.CIFAR10}},
 		epochs: 8, seeds: 3, cache: 0.1, repeat: 3,
 	}
 }
@@ -89,8 +89,8 @@ type lesson struct{ accuracy, bytes, epochs float64 }
 
 // teach trains a model for the given number of epochs. If limit is not 0, it stops after reading
 // limit times the size of the data.
-func teach(ctx context.Context, learned, test *images.Set, m model, s sampler, epochs int, seed uint64, limit float64) (lesson, error) {
-	n := train.New(learned.Width, m.hidden, images.Classes, seed)
+func teach(ctx context.Context, learned, test *datasets.Set, m model, s sampler, epochs int, seed uint64, limit float64) (lesson, error) {
+	n := train.New(learned.Width, m.hidden, datasets.Classes, seed)
 	var l lesson
 	batches := (learned.Len() + batchSize - 1) / batchSize
 	for epoch := 0; epoch < epochs && (limit == 0 || l.bytes < limit); epoch++ {
@@ -256,7 +256,7 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 }
 
 // arms returns the mean result of each arm over all seeds.
-func (z learnSize) arms(ctx context.Context, learned, test *images.Set, m model, r *lab.Report) ([]lesson, error) {
+func (z learnSize) arms(ctx context.Context, learned, test *datasets.Set, m model, r *lab.Report) ([]lesson, error) {
 	means := make([]lesson, len(r.Arms))
 	for seed := range uint64(z.seeds) {
 		var bytes float64
@@ -278,7 +278,7 @@ func (z learnSize) arms(ctx context.Context, learned, test *images.Set, m model,
 }
 
 // arm runs one training as arm i of the experiment. bytes is the amount that uniform has read.
-func (z learnSize) arm(ctx context.Context, i int, learned, test *images.Set, m model, seed uint64, bytes float64) (lesson, error) {
+func (z learnSize) arm(ctx context.Context, i int, learned, test *datasets.Set, m model, seed uint64, bytes float64) (lesson, error) {
 	n := learned.Len()
 	switch i {
 	case 0:

