@@ -93,7 +93,28 @@ def check_importance(v: Any) -> Comparisons:
 
 
 def check_balance(v: Any) -> Comparisons:
-    yield "shares", proof.deal(v["lengths"], v["world_size"]), v["shares"]
+    if "lengths" in v:
+        yield "shares", proof.deal(v["lengths"], v["world_size"]), v["shares"]
+        return
+    costs = v["costs"]
+    shares = [
+        [[share[place] for place in micro] for micro in proof.divide([costs[place] for place in share], v["micro"])]
+        for share in proof.divide(costs, v["world_size"])
+    ]
+    yield "shares", shares, v["shares"]
+    yield "each place once", sorted(place for share in shares for micro in share for place in micro), list(range(len(costs)))
+
+
+def check_bucket(v: Any) -> Comparisons:
+    counts, costs, size = spread(v["chunks"]), v["costs"], v["batch_size"]
+    order = proof.shuffle(v["shuffle"], counts, **arguments(proof.shuffle, v))
+    bucket = proof.Bucket(v["bucket"], size, len(costs), lambda t: costs[order.at(t)], **arguments(proof.Bucket, v))
+    places = [bucket.at(t) for t in range(len(costs))]
+    yield "digest", digest(map(order.at, places)), v["digest"]
+    yield "bijection", sorted(places), list(range(len(costs)))
+    yield "inverse", [bucket.place(t) for t in places], list(range(len(costs)))
+    named = proof.order_digest(v["shuffle"], counts, **arguments(proof.order_digest, v))
+    yield "order digest", proof.bucket_digest(named, v["bucket"], size, v["cost"]), v["order_digest"]
 
 
 def stratified(v: Any) -> tuple[list[int], list[int], Any]:
@@ -182,6 +203,7 @@ CHECKS = {
     "plans": check_plan,
     "importance": check_importance,
     "balance": check_balance,
+    "bucket": check_bucket,
     "strata": check_strata,
     "homes": check_homes,
     "quarantine": check_quarantine,

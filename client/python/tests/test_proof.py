@@ -14,7 +14,7 @@ from millrace import Order, Reading, Share, proof
 from millrace._plan import ORDER
 
 SMALL = 200  # mutation tests run only vectors with at most this many samples
-VECTORS = [f"shuffle/testdata/{name}.json" for name in ("vectors", "weighted", "homes", "mixtures")]
+VECTORS = [f"shuffle/testdata/{name}.json" for name in ("vectors", "weighted", "homes", "mixtures", "costs")]
 
 
 @pytest.mark.parametrize("file", [*VECTORS, "chunkindex/selection/testdata/rules.json"])
@@ -29,6 +29,18 @@ def test_large_vectors(file: str) -> None:
     compared, wrong = order_vectors.check(ROOT / file, least=SMALL + 1)
     assert not wrong
     assert compared
+
+
+def test_the_example_of_costs() -> None:
+    """That of section 10 of docs/spec/order.md."""
+    assert proof.divide([5, 9, 1, 9, 3, 2, 8], 2) == [[1, 5, 6], [0, 2, 3, 4]]
+    assert proof.divide([6, 8, 6, 7, 7], 2) == [[0, 2, 3], [1, 4]]  # of two equal samples the first is exchanged
+    counts = [3, 0, 5, 2, 4]
+    slot = proof.shuffle("slot", counts, window=3, seed=42)
+    bucket = proof.Bucket(4, 3, 14, lambda t: 1 + slot.at(t) % 5, seed=42)
+    assert [slot.at(bucket.at(t)) for t in range(14)] == [12, 1, 6, 8, 2, 13, 0, 10, 5, 9, 4, 3, 7, 11]
+    digest = proof.order_digest("slot", counts, window=3, seed=42)
+    assert proof.bucket_digest(digest, 4, 3, "bytes") == "3899a5d8693dc92bd16b5769f62e6a72"
 
 
 def test_homes_are_those_of_the_gateway(gateway: Any) -> None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from heapq import heapreplace
 from itertools import accumulate, pairwise
 from typing import Optional
 
@@ -29,6 +30,7 @@ from ._orders import (
     Window,
     draw,
     key,
+    name_words,
     order_digest,
     perm,
     prefix,
@@ -39,8 +41,9 @@ from ._orders import (
 )  # fmt: skip
 
 __all__ = [
-    "Full", "Homes", "Importance", "Mixture", "Order", "Quarantine", "Slot", "Stored", "Window", "batches", "deal", "deal_homes",
-    "draw", "key", "order_digest", "perm", "shard_part", "share", "shuffle", "shuffled", "subset_counts", "subset_part", "word",
+    "Bucket", "Full", "Homes", "Importance", "Mixture", "Order", "Quarantine", "Slot", "Stored", "Window", "batches", "bucket_digest", "deal",
+    "deal_homes", "divide", "draw", "key", "order_digest", "perm", "shard_part", "share", "shuffle", "shuffled", "subset_counts",
+    "subset_part", "word",
 ]  # fmt: skip
 
 # Subsets, quarantine, mixtures, batches, shares and digests: sections 4, 5, 7 and 9 of docs/spec/order.md.
@@ -215,6 +218,78 @@ def share(samples: int, size: int, tail: str, batch: int, rank: int = 0, world_s
     n = size if tail == "pad" else min(size, samples - batch * size)
     first, last = batch * size + rank * n // world_size, batch * size + (rank + 1) * n // world_size
     return [t % samples for t in range(first, last)], max(0, last - max(first, samples))
+
+
+def divide(costs: Sequence[int], ranks: int) -> list[list[int]]:
+    """Returns the shares of all ranks of a batch balanced by cost, as places in the batch. It also divides a share into micro-batches."""
+    costs = [max(1, cost) for cost in costs]
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    lightest = [(0, 0, rank) for rank in range(ranks)]
+    for place in sorted(range(len(costs)), key=lambda place: -costs[place]):
+        total, n, rank = lightest[0]
+        shares[rank].append(place)
+        heapreplace(lightest, (total + costs[place], n + 1, rank))
+    sums = [total for total, _, _ in sorted(lightest, key=lambda one: one[2])]
+    for _ in range(min(ranks, 1024)):
+        high, low = sums.index(max(sums)), sums.index(min(sums))
+        pair = _exchange(costs, shares[high], shares[low], sums[high] - sums[low])
+        if pair is None:
+            break
+        for rank, gone, new in (high, *pair), (low, *pair[::-1]):
+            shares[rank][shares[rank].index(gone)] = new
+            sums[rank] += costs[new] - costs[gone]
+    return [sorted(share) for share in shares]
+
+
+def _exchange(costs: Sequence[int], high: Iterable[int], low: Iterable[int], difference: int) -> Optional[tuple[int, int]]:
+    """Returns the places of two shares whose exchange makes their sums most equal, or None."""
+    first = {costs[y]: y for y in sorted(low, reverse=True)}  # the first place with each cost
+    known = sorted(first)
+    found: list[tuple[int, int, int]] = []
+    for x in high:
+        at = bisect_left(known, costs[x] - difference // 2)
+        for cost in known[max(0, at - 1) : at + 1]:
+            if 0 < costs[x] - cost < difference:
+                found.append((abs(difference - 2 * (costs[x] - cost)), x, first[cost]))
+    return min(found)[1:] if found else None
+
+
+class Bucket:
+    """The positions of an epoch with `bucket`: position t has the sample at position at(t) of the order without it."""
+
+    def __init__(self, batches: int, batch_size: int, samples: int, cost: Callable[[int], int], *, seed: int = 0, epoch: int = 0) -> None:
+        """cost returns the cost of the sample that the order without `bucket` has at a position."""
+        self._batches, self._size, self._full = batches, batch_size, samples // batch_size
+        self._cost, self._seed, self._epoch = cost, seed, epoch
+        # the most recently requested block
+        self._last: tuple[int, list[int]] = (-1, [])
+
+    def _block(self, t: int) -> tuple[int, list[int]]:
+        """Returns the first position of the block of a position, and the positions that its samples have without `bucket`."""
+        size, b = self._size, t // (self._batches * self._size)
+        begin, n = b * self._batches * size, min(self._batches, self._full - b * self._batches)
+        if t >= self._full * size:  # in the remainder
+            return t, [t]
+        if self._last[0] != b:
+            by_cost = sorted(range(begin, begin + n * size), key=lambda t: max(1, self._cost(t)))
+            p = perm(key("bucket", self._seed, self._epoch, b), n)
+            self._last = b, [t for q in range(n) for t in sorted(by_cost[p.at(q) * size : (p.at(q) + 1) * size])]
+        return begin, self._last[1]
+
+    def at(self, t: int) -> int:
+        begin, block = self._block(t)
+        return block[t - begin]
+
+    def place(self, t: int) -> int:
+        begin, block = self._block(t)
+        return begin + block.index(t)
+
+
+def bucket_digest(digest: str, batches: int, batch_size: int, cost: str) -> str:
+    """Returns the digest of an order or plan with `bucket`, computed from that without it. cost is the name of the costs."""
+    name = cost.encode("ascii")
+    words = key("bucket"), batches, batch_size, len(name), *name_words(name)
+    return sha256(digest.encode("ascii") + word_bytes(*words)).hexdigest()[:32] if batches > 1 else digest
 
 
 def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
