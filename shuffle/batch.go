@@ -80,6 +80,7 @@ type Cursor struct {
 	Sharing   Sharing
 	Homes     uint64 // for Locality: number of groups of ranks; 0 counts as WorldSize
 	Dealt     bool   // shares depend on the lengths of samples (Deal), which are not part of the plan
+	Block     uint64 `json:",omitempty"` // samples of a block of buckets, a multiple of BatchSize; 0: no buckets
 	Tail      Tail
 
 	Parts []Cursor `json:"-"` // for a mixture, which has no plan of its own: the reader's position in each source
@@ -87,9 +88,9 @@ type Cursor struct {
 
 // Later appends to dst the samples that this reader gets n global batches after the current one, in
 // the same epoch. ok is false if the epoch ends earlier. It is also false if the plan does not
-// determine the samples: shares dealt by length, importance, a padded batch, a subset.
+// determine the samples: shares dealt by length, buckets, importance, a padded batch, a subset.
 func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
-	if c.Plan == nil || c.Epoch == nil || c.BatchSize == 0 || c.Dealt || c.Plan.weights != nil || c.Plan.members != nil {
+	if c.Plan == nil || c.Epoch == nil || c.BatchSize == 0 || c.Dealt || c.Block > 0 || c.Plan.weights != nil || c.Plan.members != nil {
 		return dst, false
 	}
 	s, ranks := c.Plan.samples, max(1, c.WorldSize)
@@ -109,6 +110,20 @@ func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 		dst = append(dst, c.Epoch.At(first+uint64(place)))
 	}
 	return dst, true
+}
+
+// BlockOf returns the positions among which buckets move the sample at a position, or only the
+// position itself.
+func (c Cursor) BlockOf(position uint64) (from, to uint64) {
+	if c.Block == 0 {
+		return position, position + 1
+	}
+	b := Buckets{Batches: c.Block / c.BatchSize, BatchSize: c.BatchSize, Samples: c.Plan.samples}
+	block, ok := b.Block(position)
+	if !ok {
+		return position, position + 1
+	}
+	return b.Range(block)
 }
 
 // homes returns the number of groups of ranks for shares that follow homes.

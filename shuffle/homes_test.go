@@ -466,8 +466,8 @@ func TestLater_ReportsUnknownSamples(t *testing.T) {
 	if got, ok := c.Later(nil, 3); !ok || !slices.Equal(got, c.Epoch.Append(nil, 12, 16)) {
 		t.Errorf("the last batch: got %v, %v, want all its samples", got, ok)
 	}
-	dealt := c
-	dealt.Dealt = true
+	dealt, bucketed := c, c
+	dealt.Dealt, bucketed.Block = true, 8
 	stranger := c
 	stranger.Rank = 1
 	w := &weighing{first: equal(2, 2), weights: []uint32{1, 2, 3, 4}}
@@ -476,7 +476,7 @@ func TestLater_ReportsUnknownSamples(t *testing.T) {
 	unplanned, closed, sizeless, ended := c, c, c, c
 	unplanned.Plan, closed.Epoch, sizeless.BatchSize, ended.First = nil, nil, 0, 16
 	for name, c := range map[string]Cursor{
-		"dealt by length": dealt, "importance": drawn, "no such rank": stranger, "nothing": {},
+		"dealt by length": dealt, "buckets": bucketed, "importance": drawn, "no such rank": stranger, "nothing": {},
 		"no plan": unplanned, "no epoch": closed, "no batch size": sizeless, "the end": ended,
 	} {
 		if got, ok := c.Later(nil, 0); ok || got != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // The binary form of a query. Numbers have 4 bytes, little-endian:
@@ -169,6 +171,8 @@ func (r *Reader) check() error {
 	switch {
 	case r.First > r.End || r.End > maxPosition:
 		return fmt.Errorf("invalid positions %d to %d", r.First, r.End)
+	case r.Block > shuffle.MaxBlock || r.Block > 0 && (r.BatchSize == 0 || r.Block%r.BatchSize > 0):
+		return fmt.Errorf("invalid blocks of %d samples, with batches of %d", r.Block, r.BatchSize)
 	case r.BatchSize > maxPosition || r.WorldSize > maxPosition || r.Rank >= max(r.WorldSize, 1):
 		return fmt.Errorf("invalid rank %d of %d, with batches of %d", r.Rank, r.WorldSize, r.BatchSize)
 	case r.Homes > max(r.WorldSize, 1):

@@ -109,7 +109,10 @@ func drawReader(t *rapid.T) *Reader {
 	}
 	r.End = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "end")
 	r.First = rapid.Uint64Range(0, r.End).Draw(t, "first")
-	r.BatchSize = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "batch size")
+	r.BatchSize = rapid.OneOf(rapid.Uint64Range(0, math.MaxInt64), rapid.Uint64Range(1, 100)).Draw(t, "batch size")
+	if size := r.BatchSize; size > 0 && size <= shuffle.MaxBlock {
+		r.Block = size * rapid.Uint64Range(0, shuffle.MaxBlock/size).Draw(t, "batches of a block")
+	}
 	r.WorldSize = rapid.Uint64Range(0, math.MaxInt64).Draw(t, "world size")
 	r.Rank = rapid.Uint64Range(0, max(r.WorldSize, 1)-1).Draw(t, "rank")
 	r.Homes = rapid.Uint64Range(0, max(r.WorldSize, 1)).Draw(t, "homes")

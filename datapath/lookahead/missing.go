@@ -73,11 +73,13 @@ func (x *reader) forgetUses() {
 // reckon removes the uses that have ended, counts those that are needed now or soon, and reports
 // whether all of these are known.
 func (x *reader) reckon(budget int64) (all bool) {
-	more, now := x.reach(), min(x.at.End, x.at.Plan.Samples())
+	more := x.reach()
+	from, to := x.needs()
+	now := min(to, x.at.Plan.Samples())
 	kept, found, tried := x.uses[:0], x.found, x.tried
 	x.soon = 0
 	for i, u := range x.uses {
-		if u.end() <= x.at.First {
+		if u.end() <= from {
 			if i < x.found {
 				found--
 			}
@@ -118,7 +120,8 @@ func (r *Readers) foresee(x *reader, most int) {
 		}
 		return len(x.uses) < most
 	}
-	for span := range x.at.Epoch.Spans(x.at.First) {
+	from, _ := x.needs()
+	for span := range x.at.Epoch.Spans(from) {
 		if !take(span, span.From) {
 			return
 		}
@@ -138,19 +141,20 @@ func (r *Readers) foresee(x *reader, most int) {
 // that it needs soon. Chunks of a window begin together, even if memory has no room for some of
 // them.
 func (x *reader) horizon() uint64 {
+	from, to := x.needs()
 	switch {
 	case x.soon < len(x.uses):
-		reach := max(x.uses[x.soon].start, x.at.End)
+		reach := max(x.uses[x.soon].start, to)
 		if x.soon > 0 {
 			reach = max(reach, x.uses[x.soon-1].start+1)
 		}
-		return reach - x.at.First
+		return reach - from
 	case len(x.uses) == 0:
-		return x.at.End - x.at.First
+		return to - from
 	case x.next == nil:
-		return x.at.Plan.Samples() - x.at.First
+		return x.at.Plan.Samples() - from
 	}
-	return 2*x.at.Plan.Samples() - x.at.First
+	return 2*x.at.Plan.Samples() - from
 }
 
 // turn is a reader and the time at which it would stall.
@@ -226,11 +230,12 @@ func (r *Readers) firstMissing(turns []turn) (n Need, more bool) {
 }
 
 func (x *reader) need(u *use) Need {
+	from, _ := x.needs()
 	return Need{
 		Dataset: x.dataset,
 		Chunk:   int(u.Chunk),
 		Due:     x.until(u),
-		Samples: u.left(x.at.First),
+		Samples: u.left(from),
 		First:   x.state == opening,
 		reader:  x,
 	}
@@ -238,7 +243,8 @@ func (x *reader) need(u *use) Need {
 
 // until returns the time until the reader reaches a use.
 func (x *reader) until(u *use) time.Duration {
-	return takes(u.start-min(x.at.First, u.start), x.rate())
+	from, _ := x.needs()
+	return takes(u.start-min(from, u.start), x.rate())
 }
 
 // stall returns the time until the reader may have to wait for a chunk that has not been checked

@@ -258,3 +258,33 @@ func TestMissing_BeginsANewEpochAtItsStart(t *testing.T) {
 		}
 	}
 }
+
+// TestABatchNeedsItsBlock reads batches of ten chunks of one sample, in blocks of four batches. A
+// batch may have samples of any chunk of its block, so all of them are needed until the block ends.
+func TestABatchNeedsItsBlock(t *testing.T) {
+	const size, block = 10, 40
+	for _, c := range []struct{ first, from, to uint64 }{
+		{0, 0, 40}, {10, 0, 40}, {30, 0, 40}, {40, 40, 80}, {70, 40, 80},
+		{80, 80, 90}, // the last block has one batch
+		{90, 90, 95}, // the rest is no whole batch
+	} {
+		d := newData(95, 1)
+		r := newReaders(t, Config{Budget: 1000})
+		p := d.plan(t, shuffle.None, 0, 0)
+		here := at(p, 0, c.first, size)
+		here.Block = block
+		r.read(d, here, begin())
+		needs := r.missing()
+		if uint64(len(needs)) < c.to-c.from {
+			t.Fatalf("batch at %d: got %d needs, want at least %d", c.first, len(needs), c.to-c.from)
+		}
+		for i, n := range needs[:c.to-c.from] { // more chunks follow, which later blocks and the next epoch need
+			if want := int(c.from) + i; n.Chunk != want {
+				t.Errorf("batch at %d: need %d: got chunk %d, want %d", c.first, i, n.Chunk, want)
+			}
+			if use := r.NextUse(d, n.Chunk); !use.Soon || use.Samples != 1 {
+				t.Errorf("batch at %d: chunk %d: got its %d samples used in %v, want 1 soon", c.first, n.Chunk, use.Samples, use.In)
+			}
+		}
+	}
+}

@@ -126,13 +126,23 @@ func (x *reader) patience() time.Duration {
 
 // last returns the position in the reader's epoch from which its ranks still need chunks.
 func (x *reader) last() uint64 {
-	return x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
+	last := x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
+	from, _ := x.at.BlockOf(last)
+	return from
+}
+
+// needs returns the positions of the batch furthest ahead. With buckets these are the positions of
+// its block, because a batch has samples from all chunks of its block.
+func (x *reader) needs() (from, to uint64) {
+	from, to = x.at.BlockOf(x.at.First)
+	return from, max(to, x.at.End)
 }
 
 // currentPosition returns the position of the reader.
 func (x *reader) currentPosition() position {
+	first, _ := x.needs()
 	return position{
-		plan: x.at.Plan, epoch: x.at.Epoch, first: x.at.First, last: x.last(), total: x.at.Plan.Samples(),
+		plan: x.at.Plan, epoch: x.at.Epoch, first: first, last: x.last(), total: x.at.Plan.Samples(),
 		soon: x.horizon(), rate: x.rate(), groups: x.groups, straggler: x.lag > 0,
 	}
 }
