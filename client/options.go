@@ -26,7 +26,8 @@ type Options struct {
 	Tail       string  `query:"tail"`       // handling of an incomplete last batch (default the dataset's): short, drop, pad
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
 	Rank       uint64  `query:"rank"`       // rank whose share is read (default 0)
-	Balance    string  `query:"balance"`    // quantity of which each rank gets an equal share (default samples): samples, bytes
+	Balance    string  `query:"balance"`    // samples or bytes, of which each rank gets an equal share (default samples)
+	Micro      uint64  `query:"micro"`      // micro-batches of about equal cost in each share (default 1)
 	Share      string  `query:"share"`      // how a batch is divided among ranks (default contiguous): contiguous, locality
 	Homes      uint64  `query:"homes"`      // for share=locality, gateways that serve the ranks (default the world size)
 	Subset     string  `query:"subset"`     // subset to read: NAME or DIGEST:NAME (default all samples)

@@ -100,7 +100,7 @@ func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
 	if head := r.do("HEAD", "/epoch/0/batch/0?"+query); head.Header.Get("Content-Length") != fmt.Sprint(len(a.body)) {
 		t.Errorf("got length %s, want %d", head.Header.Get("Content-Length"), len(a.body))
 	}
-	if both := r.do("GET", "/epoch/0/batches?"+query); !bytes.Equal(both.body[72:][:len(a.body)], a.body) {
+	if both := r.do("GET", "/epoch/0/batches?"+query); !bytes.Equal(both.body[80:][:len(a.body)], a.body) {
 		t.Error("the first of several batches differs from the batch")
 	}
 	if got := memory.InUse(); got != used {

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,39 +13,93 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// dealtShare is the reference for balance=bytes: it returns the positions of a rank's samples in
-// the global batch.
-func dealtShare(lengths []int, rank, worldSize int) []int {
-	byLength := make([]int, len(lengths))
-	for i := range byLength {
-		byLength[i] = i
+// divided is the reference for balance: it returns the places of each rank's samples.
+func divided(costs []int, ranks int) [][]int {
+	byCost, shares := make([]int, len(costs)), make([][]int, ranks)
+	for i := range byCost {
+		byCost[i] = i
 	}
-	slices.SortStableFunc(byLength, func(a, b int) int { return lengths[b] - lengths[a] })
-	var share []int
-	for i, place := range byLength {
-		turn, at := i/worldSize, i%worldSize
-		if turn%2 == 1 {
-			at = worldSize - 1 - at
+	sum := func(rank int) (n int) {
+		for _, place := range shares[rank] {
+			n += max(costs[place], 1)
 		}
-		if at == rank {
-			share = append(share, place)
+		return n
+	}
+	slices.SortStableFunc(byCost, func(a, b int) int { return costs[b] - costs[a] })
+	for _, place := range byCost {
+		least := 0
+		for rank := range shares {
+			if cmp.Or(cmp.Compare(sum(rank), sum(least)), cmp.Compare(len(shares[rank]), len(shares[least]))) < 0 {
+				least = rank
+			}
+		}
+		shares[least] = append(shares[least], place)
+	}
+	for range ranks {
+		high, low := 0, 0
+		for rank := range shares {
+			if sum(rank) > sum(high) {
+				high = rank
+			}
+			if sum(rank) < sum(low) {
+				low = rank
+			}
+		}
+		d, best, x, y := sum(high)-sum(low), -1, 0, 0
+		slices.Sort(shares[high])
+		slices.Sort(shares[low])
+		for i, a := range shares[high] {
+			for j, b := range shares[low] {
+				differ := max(costs[a], 1) - max(costs[b], 1)
+				if gap := max(d-2*differ, 2*differ-d); 0 < differ && differ < d && (best < 0 || gap < best) {
+					best, x, y = gap, i, j
+				}
+			}
+		}
+		if best < 0 {
+			break
+		}
+		shares[high][x], shares[low][y] = shares[low][y], shares[high][x]
+	}
+	for rank := range shares {
+		slices.Sort(shares[rank])
+	}
+	return shares
+}
+
+// micro is the reference for micro: it returns a share in the order of its micro-batches, and the
+// value of Millrace-Micro.
+func micro(costs, share []int, batches int) (places []int, counts string) {
+	if batches == 1 {
+		return share, ""
+	}
+	own := make([]int, len(share))
+	for i, place := range share {
+		own[i] = costs[place]
+	}
+	for _, part := range divided(own, batches) {
+		counts += fmt.Sprintf("%d,", len(part))
+		for _, i := range part {
+			places = append(places, share[i])
 		}
 	}
-	slices.Sort(share)
-	return share
+	return places, strings.TrimSuffix(counts, ",")
 }
 
 type manifestJSON struct {
-	Samples []struct {
+	BatchSamples uint64 `json:"batch_samples"`
+	BatchCost    uint64 `json:"batch_cost"`
+	Micro        []uint32
+	Samples      []struct {
 		Position uint64
 		Key      string
 		KeyBytes []byte `json:"key_base64"`
 	}
 }
 
-// TestBalanceDealsByLength compares bodies, headers, manifests and ranges with the reference, for
-// every tail.
-func TestBalanceDealsByLength(t *testing.T) {
+// TestBalance_DividesByLength compares bodies, headers and manifests with the reference, for every
+// tail.
+func TestBalance_DividesByLength(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 7}
 	plan, err := shuffle.NewPlan(params, r.index.First())
@@ -65,12 +120,15 @@ func TestBalanceDealsByLength(t *testing.T) {
 				}
 				var keys []string
 				var lengths []int
+				total := 0
 				for i := range count {
 					key := r.order[order.At((m*20+i)%50)]
 					keys, lengths = append(keys, key), append(lengths, len(r.samples[key]))
+					total += len(r.samples[key])
 				}
-				for rank := range world {
-					share := dealtShare(lengths, rank, world)
+				for rank, share := range divided(lengths, world) {
+					batches := 1 + int(m)
+					share, counts := micro(lengths, share, batches)
 					var want bytes.Buffer
 					padded := 0
 					for _, place := range share {
@@ -80,7 +138,7 @@ func TestBalanceDealsByLength(t *testing.T) {
 						}
 					}
 					want.Write(make([]byte, 1024))
-					address := fmt.Sprintf("/v1/datasets/photos/epochs/2/batches/%d%%s?batch_size=20&tail=%s&balance=bytes&rank=%d&world_size=%d", m, c.tail, rank, world)
+					address := fmt.Sprintf("/v1/datasets/photos/epochs/2/batches/%d%%s?batch_size=20&tail=%s&balance=bytes&micro=%d&rank=%d&world_size=%d", m, c.tail, batches, rank, world)
 					a := r.do("GET", fmt.Sprintf(address, ""))
 					what := fmt.Sprintf("tail %s, batch %d, rank %d of %d", c.tail, m, rank, world)
 					if a.StatusCode != http.StatusOK || !bytes.Equal(a.body, want.Bytes()) {
@@ -88,6 +146,7 @@ func TestBalanceDealsByLength(t *testing.T) {
 					}
 					for name, v := range map[string]string{
 						"Millrace-Samples": strconv.Itoa(len(share)), "Millrace-Padded": strconv.Itoa(padded),
+						"Millrace-Batch-Samples": strconv.FormatUint(count, 10), "Millrace-Batch-Cost": strconv.Itoa(total), "Millrace-Micro": counts,
 						"Millrace-Crc32c": fmt.Sprintf("%08x", crcOf(want.Bytes())),
 					} {
 						if got := a.Header.Get(name); got != v {
@@ -96,7 +155,8 @@ func TestBalanceDealsByLength(t *testing.T) {
 					}
 					var manifest manifestJSON
 					r.json(fmt.Sprintf(address, "/manifest"), &manifest)
-					if len(manifest.Samples) != len(share) {
+					if len(manifest.Samples) != len(share) || manifest.BatchSamples != count || manifest.BatchCost != uint64(total) ||
+						strings.Trim(strings.ReplaceAll(fmt.Sprint(manifest.Micro), " ", ","), "[]") != counts {
 						t.Fatalf("%s: got %d samples in the manifest, want %d", what, len(manifest.Samples), len(share))
 					}
 					for i, s := range manifest.Samples {

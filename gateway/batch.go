@@ -72,7 +72,9 @@ func (g *Gateway) answerShare(
 	}
 	h := x.w.Header()
 	describeBatch(x, a.Batch, resource, etag)
-	h.Set("Millrace-Samples", strconv.FormatUint(share.Count, 10))
+	if !a.Balances() {
+		h.Set("Millrace-Samples", strconv.FormatUint(share.Count, 10))
+	}
 	if !a.Scattered() {
 		h.Set("Millrace-Padded", strconv.FormatUint(share.Padded, 10))
 	}
@@ -96,6 +98,13 @@ func (g *Gateway) answerShare(
 	if a.Scattered() {
 		h.Set("Millrace-Padded", strconv.FormatUint(b.Padded(a.Samples), 10))
 	}
+	if a.Balances() {
+		h.Set("Millrace-Samples", strconv.Itoa(b.Count()))
+		h.Set("Millrace-Batch-Cost", strconv.FormatUint(b.Cost, 10))
+	}
+	if b.Micro != nil {
+		h.Set("Millrace-Micro", strings.Trim(strings.ReplaceAll(fmt.Sprint(b.Micro), " ", ","), "[]"))
+	}
 	return send(r, b)
 }
 
@@ -118,10 +127,19 @@ func checkWork(work, most time.Duration) error {
 		work.Round(100*time.Millisecond), most)
 }
 
-// planningBytes returns the memory needed to locate and lay out the samples of a batch.
+// planningBytes returns the memory needed to locate and lay out the samples of a batch. For a
+// balanced batch it returns 0: locate reserves the memory, because the share must be known first.
 func planningBytes(a batchRequest) int64 {
+	if a.Balances() {
+		return 0
+	}
 	share, _ := a.Share()
-	return plans.PlanningBytes(a.dataset.Dataset, a.Batch) + body.LayOutBytes(a.dataset.Dataset, a.View, share.Count)
+	return shareBytes(a, share.Count)
+}
+
+// shareBytes returns the memory needed to locate and lay out a share of some samples.
+func shareBytes(a batchRequest, samples uint64) int64 {
+	return plans.PlanningBytes(a.dataset.Dataset, a.Batch, samples) + body.LayOutBytes(a.dataset.Dataset, a.View, samples)
 }
 
 // refuseDraining refuses new work after the lame-duck time.
@@ -138,20 +156,41 @@ func (g *Gateway) refuseDraining() error {
 // locate prepares the epoch of a batch and locates its samples. Both are valid until held is
 // dropped.
 func (g *Gateway) locate(ctx context.Context, x *exchange, held *plans.Holds, a batchRequest) (r plans.BatchOrder, _ *body.Body, err error) {
+	r, err = g.order(ctx, x, held, a)
+	if err != nil {
+		return r, nil, err
+	}
+	if a.Balances() {
+		if err := g.awaitShare(ctx, x, held, shareBytes(a, r.Count(a.Batch))); err != nil {
+			return r, nil, err
+		}
+	}
 	free, err := g.place(ctx, x)
 	if err != nil {
 		return r, nil, err
 	}
 	defer free()
-	defer x.log.Leave(x.log.Enter(timing.Plan))
-	r, err = g.plans.Order(ctx, held, a.dataset.Dataset, a.Batch)
-	x.log.Enter(timing.Locate)
-	if err != nil {
-		return r, nil, err
-	}
+	defer x.log.Leave(x.log.Enter(timing.Locate))
 	b := g.bodies.Get()
 	*held = append(*held, func() { g.bodies.Put(b) })
 	return r, b, b.Locate(ctx, a.Index, r, a.Batch)
+}
+
+// order prepares the epoch of a batch.
+func (g *Gateway) order(ctx context.Context, x *exchange, held *plans.Holds, a batchRequest) (r plans.BatchOrder, err error) {
+	free, err := g.place(ctx, x)
+	if err != nil {
+		return r, err
+	}
+	defer free()
+	defer x.log.Leave(x.log.Enter(timing.Plan))
+	return g.plans.Order(ctx, held, a.dataset.Dataset, a.Batch)
+}
+
+// awaitShare reserves memory to locate a share, without a planning slot.
+func (g *Gateway) awaitShare(ctx context.Context, x *exchange, held *plans.Holds, n int64) error {
+	defer x.log.Leave(x.log.Enter(timing.Wait))
+	return held.Add(g.reserve(ctx, n))
 }
 
 // place acquires a planning slot and records the wait in the access line.

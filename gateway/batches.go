@@ -26,7 +26,7 @@ import (
 const (
 	streamMagic    = "MLRB"
 	streamVersion  = 1
-	streamHeader   = 72 // bytes before each batch
+	streamHeader   = 80 // bytes before each batch, without its micro-batches
 	streamContent  = "application/vnd.millrace.batches"
 	maxBatches     = 1024 // per answer
 	defaultBatches = 16
@@ -40,7 +40,14 @@ type streamEntry struct {
 	crc     uint32
 	samples uint64
 	padded  uint64
+	totals  plans.Totals
 }
+
+// begin returns the offset of the batch in the body.
+func (s *streamEntry) begin() int64 { return s.at + streamHeader + 4*int64(len(s.totals.Micro)) }
+
+// end returns the offset of the next batch's header.
+func (s *streamEntry) end() int64 { return s.begin() + s.size }
 
 // getBatches sends consecutive batches, each after a header.
 func (g *Gateway) getBatches(x *exchange) error {
@@ -107,12 +114,11 @@ func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (lis
 	list = make([]streamEntry, 0, count)
 	at := int64(0)
 	err = g.measure(x, a, count, func(a batchRequest, b *body.Body) error {
-		s := streamEntry{request: a, at: at, size: b.Size, crc: b.CRC, samples: uint64(b.Samples()), padded: b.Padded(a.Samples)}
+		s := streamEntry{request: a, at: at, size: b.Size, crc: b.CRC, samples: uint64(b.Count()), padded: b.Padded(a.Samples), totals: b.Totals}
 		header := s.header()
-		crc = g.bodies.CombineCRC(crc, body.Checksum(header), streamHeader)
+		crc = g.bodies.CombineCRC(crc, body.Checksum(header), int64(len(header)))
 		crc = g.bodies.CombineCRC(crc, s.crc, s.size)
-		list = append(list, s)
-		at += streamHeader + s.size
+		list, at = append(list, s), s.end()
 		return b.CheckFits(g.cfg.Budget.Total())
 	})
 	return list, crc, err
@@ -129,15 +135,20 @@ func (g *Gateway) laidOut(ctx context.Context, x *exchange, held *plans.Holds, a
 
 // header returns the header of a batch in the stream.
 func (s *streamEntry) header() []byte {
-	h := make([]byte, streamHeader)
+	h := make([]byte, s.begin()-s.at)
 	copy(h, streamMagic)
 	binary.LittleEndian.PutUint16(h[4:], streamVersion)
-	binary.LittleEndian.PutUint16(h[6:], streamHeader)
+	binary.LittleEndian.PutUint16(h[6:], uint16(len(h)))
 	binary.LittleEndian.PutUint64(h[8:], s.request.Number)
 	binary.LittleEndian.PutUint64(h[16:], uint64(s.size))
 	binary.LittleEndian.PutUint32(h[24:], s.crc)
 	binary.LittleEndian.PutUint32(h[28:], uint32(s.samples))
 	binary.LittleEndian.PutUint32(h[32:], uint32(s.padded))
+	binary.LittleEndian.PutUint32(h[36:], uint32(s.totals.Samples))
+	binary.LittleEndian.PutUint64(h[72:], s.totals.Cost)
+	for i, n := range s.totals.Micro {
+		binary.LittleEndian.PutUint32(h[streamHeader+4*i:], n)
+	}
 	etag := s.request.ETag()
 	if _, err := hex.Decode(h[40:], []byte(etag[1:len(etag)-1])); err != nil {
 		panic(fmt.Sprintf("gateway: ETag %s is no digest: %v", etag, err))
@@ -171,7 +182,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag 
 	h.Set("Content-Type", streamContent)
 	h.Set("Millrace-Crc32c", fmt.Sprintf("%08x", crc))
 	last := &list[len(list)-1]
-	part, status, err := x.part(etag, last.at+streamHeader+last.size, "batches")
+	part, status, err := x.part(etag, last.end(), "batches")
 	if err != nil {
 		return err
 	}
@@ -180,7 +191,7 @@ func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag 
 		x.w.WriteHeader(status)
 		return nil
 	}
-	for len(list) > 0 && list[0].at+streamHeader+list[0].size <= part.Start {
+	for len(list) > 0 && list[0].end() <= part.Start {
 		list = list[1:]
 	}
 	for len(list) > 0 && list[len(list)-1].at >= part.End() {
@@ -244,7 +255,7 @@ func (x *exchange) awaitNext(next <-chan loadedBatch) loadedBatch {
 // slow, the next batch releases memory as well, since it waits equally long.
 func sendInHand(x *exchange, b loadedBatch, next chan loadedBatch, part body.Span) error {
 	head := []byte(nil)
-	if from, to := max(part.Start-b.at, 0), min(part.End()-b.at, streamHeader); from < to {
+	if from, to := max(part.Start-b.at, 0), min(part.End(), b.begin())-b.at; from < to {
 		head = b.header()[from:to]
 	}
 	return x.w.Send(append(net.Buffers{head}, b.parts...), func(sent int64) net.Buffers {
@@ -308,7 +319,7 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamEntry, part bo
 	if b.Size != s.size || b.CRC != s.crc {
 		return out, errors.New("the layout differs from the measured one")
 	}
-	begin := s.at + streamHeader
+	begin := s.begin()
 	mine := body.Span{Start: max(part.Start-begin, 0)}
 	mine.Length = max(min(part.End()-begin, s.size)-mine.Start, 0)
 	hand := loadedPart{part: b.Part(mine), read: batch.NewBody(nil, nil, nil)}

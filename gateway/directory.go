@@ -91,7 +91,7 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchReques
 	}
 	shards := make([]framing.MDSBatch, 0, batches)
 	err := g.measure(x, a, batches, func(a batchRequest, b *body.Body) error {
-		shards = append(shards, framing.MDSBatch{Name: v.Name(a.Number), Samples: b.Samples(), Bytes: b.Size})
+		shards = append(shards, framing.MDSBatch{Name: v.Name(a.Number), Samples: b.Count(), Bytes: b.Size})
 		return nil
 	})
 	if err != nil {

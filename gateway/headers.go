@@ -17,6 +17,9 @@ func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag
 	describeEpoch(x, b, etag)
 	h := x.w.Header()
 	h.Set("Content-Location", b.URL(resource, b.Number))
+	if b.At == nil {
+		h.Set("Millrace-Batch-Samples", strconv.FormatUint(b.Global().Count, 10))
+	}
 	if b.Number+1 < b.Batches() {
 		h.Set("Link", "<"+b.URL(resource, b.Number+1)+`>; rel="next"`)
 	}

@@ -138,7 +138,7 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 	if err := a.CheckEnd(); err != nil {
 		return importance.Report{}, err
 	}
-	share, positions := a.Share()
+	_, positions := a.Share()
 	if err := body.CheckShare(positions); err != nil {
 		return importance.Report{}, err
 	}
@@ -147,12 +147,12 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 		Plan: a.Identity(), Epoch: a.Epoch, Batch: a.Number, First: global.First, Count: global.Count, Positions: s.Positions, Losses: s.Losses,
 	}
 	if s.Positions == nil {
-		if uint64(len(s.Losses)) != share.Count {
-			q.Fail("losses", "got %d losses for the %d samples of this rank's share", len(s.Losses), share.Count)
-			return r, nil
-		}
 		if r.Positions, err = g.positions(x, a); err != nil {
 			return r, err
+		}
+		if len(s.Losses) != len(r.Positions) {
+			q.Fail("losses", "got %d losses for the %d samples of this rank's share", len(s.Losses), len(r.Positions))
+			return r, nil
 		}
 	}
 	if err := r.Check(); err != nil {
@@ -163,23 +163,19 @@ func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address
 
 // positions returns the positions of a rank's share, in order.
 func (g *Gateway) positions(x *exchange, a batchRequest) ([]uint64, error) {
-	share, _ := a.Share()
-	out := make([]uint64, share.Count)
-	if !a.Scattered() {
-		for i := range out {
-			out[i] = share.First + uint64(i)
-		}
-		return out, nil
+	if share, _ := a.Share(); !a.Scattered() {
+		return plans.Positions(share), nil
 	}
 	var held plans.Holds
 	defer held.Drop()
-	if err := g.await(x, &held, plans.PlanningBytes(a.dataset.Dataset, a.Batch)); err != nil {
+	if err := g.await(x, &held, planningBytes(a)); err != nil {
 		return nil, err
 	}
 	_, b, err := g.locate(x.r.Context(), x, &held, a)
 	if err != nil {
 		return nil, err
 	}
+	out := make([]uint64, b.Count())
 	for i := range out {
 		out[i] = b.Position(i)
 	}

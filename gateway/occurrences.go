@@ -47,17 +47,16 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 }
 
 // addRanks adds the rank of each occurrence. If shares are scattered, each occurrence costs the
-// same as locating a global batch.
+// same as locating a global batch, at most.
 func (g *Gateway) addRanks(x *exchange, a address.Plan, found []plans.Occurrence) error {
 	d := x.dataset.Dataset
 	if b := (address.Batch{Plan: a}); a.Scattered() {
-		_, positions := b.Share()
-		if err := checkWork(time.Duration(len(found))*body.Work(d, b, positions.Count), maxWork); err != nil {
+		if err := checkWork(time.Duration(len(found))*body.Work(d, b, b.Global().Count), maxWork); err != nil {
 			return err
 		}
-		if err := g.await(x, &x.held, plans.PlanningBytes(d, b)); err != nil {
+		if err := g.await(x, &x.held, plans.PlanningBytes(d, b, 0)); err != nil {
 			return err
 		}
 	}
-	return g.bodies.AddRanks(x.r.Context(), g.plans, d, a, found)
+	return body.AddRanks(x.r.Context(), g.plans, d, a, found)
 }

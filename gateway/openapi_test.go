@@ -305,10 +305,13 @@ func headerTexts() map[string]string {
 		"Link":                         "The next batch.",
 		"Location":                     "Where the snapshot is described, with its generation.",
 		"Millrace-Batch":               "Number of the batch.",
+		"Millrace-Batch-Cost":          "With balance: the sum of the costs of the global batch's samples; 0 counts as 1.",
+		"Millrace-Batch-Samples":       "Samples of the global batch, without those of skip.",
 		"Millrace-Batches":             "Batches of the epoch.",
 		"Millrace-Crc32c":              "CRC-32C of the whole body.",
 		"Millrace-Epoch":               "Number of the epoch.",
 		"Millrace-Generation":          "Generation of the index.",
+		"Millrace-Micro":               "With micro: the samples of each micro-batch of the body, separated by commas.",
 		"Millrace-Padded":              "How many samples pad the last batch; left out where only reading the index would tell.",
 		"Millrace-Samples":             "Samples in the body.",
 		"Page-Content-Security-Policy": "The page's policy: only its own files, no markup out of text.",
@@ -329,7 +332,8 @@ const (
 	timed       = " Millrace-Crc32c Server-Timing"
 	ofPlan      = " Content-Location Millrace-Epoch Millrace-Batch Millrace-Batches"
 	ofBatch     = ofPlan + " Millrace-Samples Millrace-Padded"
-	ofDirectory = " Content-Location? Millrace-Epoch? Millrace-Batch? Millrace-Batches? Millrace-Samples? Millrace-Padded? Millrace-Crc32c? Server-Timing? Link?"
+	ofGlobal    = " Millrace-Batch-Samples Millrace-Batch-Cost? Millrace-Micro?"
+	ofDirectory = " Content-Location? Millrace-Epoch? Millrace-Batch? Millrace-Batches? Millrace-Samples? Millrace-Padded? Millrace-Batch-Samples? Millrace-Batch-Cost? Millrace-Micro? Millrace-Crc32c? Server-Timing? Link?"
 	ofPage      = usual + " ETag Vary Content-Encoding? Page-Content-Security-Policy Referrer-Policy Cross-Origin-Opener-Policy Cross-Origin-Resource-Policy"
 	ofRoot      = usual + " ETag? Vary Content-Encoding? Page-Content-Security-Policy? Referrer-Policy? Cross-Origin-Opener-Policy? Cross-Origin-Resource-Policy?"
 	ofOrigin    = usual + " ETag Content-Location"
@@ -373,8 +377,9 @@ func (op operation) answers() map[string]answer {
 			case "Content-Length", "Accept-Ranges", "Content-Disposition", "Content-Security-Policy", "Millrace-Crc32c", "Server-Timing":
 			case "ETag":
 				kept = append(kept, "ETag")
-			case "Millrace-Padded":
-				kept = append(kept, "Millrace-Padded?")
+			case "Millrace-Padded", "Millrace-Samples":
+				kept = append(kept, strings.TrimSuffix(header, "?")+"?")
+			case "Millrace-Batch-Cost", "Millrace-Micro":
 			default:
 				kept = append(kept, header)
 			}
@@ -397,11 +402,11 @@ func operations() map[string]operation {
 	many := append(address.EpochNames(), "from", "count")
 	view := address.NamesOf(address.Showing)
 	generation := []string{"generation"}
-	batch := answer{about: "The whole body.", media: forms, headers: data + ofBatch + timed + " Vary Link?"}
+	batch := answer{about: "The whole body.", media: forms, headers: data + ofBatch + ofGlobal + timed + " Vary Link?"}
 	batches := answer{about: "The whole body.", media: "application/vnd.millrace.batches", headers: data + ofPlan + timed + " Vary Link?"}
 	manifest := answer{about: "The samples in order.", media: plain, schema: "Manifest", headers: usual + " ETag Millrace-Generation" + ofBatch}
 	samples, linked := batch, manifest
-	samples.headers, linked.headers = data+ofBatch+timed+" Vary", manifest.headers+" Link?"
+	samples.headers, linked.headers = data+ofBatch+timed+" Vary", manifest.headers+ofGlobal+" Link?"
 	mds := answer{about: "The whole body.", media: "application/vnd.mosaicml.mds " + plain, headers: data + ofDirectory}
 	wds := answer{about: "The whole body.", media: "application/x-tar " + plain, headers: data + ofDirectory}
 	snapshot := answer{about: "The snapshot was stored already.", media: plain, schema: "Snapshot", headers: usual + " Location"}

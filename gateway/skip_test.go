@@ -34,7 +34,7 @@ func lengthShare(rest []manifestEntry, rank, world uint64) []int {
 	for i, s := range rest {
 		lengths[i] = int(s.Length)
 	}
-	return dealtShare(lengths, int(rank), int(world))
+	return divided(lengths, int(world))[rank]
 }
 
 // homeShare returns the shares of ranks with share=locality and two homes.

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -22,7 +23,7 @@ import (
 // a separate response.
 func TestManyBatchesAreTheBatches(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
-	for _, plan := range []string{"?", "?rank=1&world_size=3&tail=pad&format=framed&table=keys&", "?fields=cls&batch_size=7&", "?balance=bytes&rank=0&world_size=2&tail=pad&"} {
+	for _, plan := range []string{"?", "?rank=1&world_size=3&tail=pad&format=framed&table=keys&", "?fields=cls&batch_size=7&", "?balance=bytes&rank=0&world_size=2&tail=pad&", "?balance=bytes&micro=3&rank=1&world_size=2&"} {
 		path := "/v1/datasets/photos/epochs/2/batches" + plan + "count=3&from=1"
 		a := r.do("GET", path)
 		if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "application/vnd.millrace.batches" {
@@ -30,17 +31,26 @@ func TestManyBatchesAreTheBatches(t *testing.T) {
 		}
 		le, rest := binary.LittleEndian, a.body
 		for m := 1; m <= 3; m++ {
-			h := rest[:72]
-			body := rest[72 : 72+le.Uint64(h[16:])]
-			rest = rest[72+len(body):]
+			h := rest[:le.Uint16(rest[6:])]
+			body := rest[len(h) : len(h)+int(le.Uint64(h[16:]))]
+			rest = rest[len(h)+len(body):]
 			b := r.do("GET", "/v1/datasets/photos/epochs/2/batches/"+strconv.Itoa(m)+strings.TrimSuffix(plan, "&"))
-			if string(h[:4]) != "MLRB" || le.Uint16(h[4:]) != 1 || le.Uint16(h[6:]) != 72 || !bytes.Equal(body, b.body) {
+			if string(h[:4]) != "MLRB" || le.Uint16(h[4:]) != 1 || !bytes.Equal(body, b.body) {
 				t.Errorf("%s: batch %d: got header %x and %d bytes, want the %d of the batch", plan, m, h, len(body), len(b.body))
 			}
-			got := fmt.Sprintf(`%d %08x %d %d "%s"`, le.Uint64(h[8:]), le.Uint32(h[24:]), le.Uint32(h[28:]), le.Uint32(h[32:]), hex.EncodeToString(h[40:]))
+			got := fmt.Sprintf(`%d %08x %d %d "%s"`, le.Uint64(h[8:]), le.Uint32(h[24:]), le.Uint32(h[28:]), le.Uint32(h[32:]), hex.EncodeToString(h[40:72]))
 			want := fmt.Sprintf("%d %s %s %s %s", m, b.Header.Get("Millrace-Crc32c"), b.Header.Get("Millrace-Samples"), b.Header.Get("Millrace-Padded"), b.Header.Get("ETag"))
 			if got != want {
 				t.Errorf("%s: batch %d: got %s, want %s", plan, m, got, want)
+			}
+			var micro []string
+			for at := 80; at < len(h); at += 4 {
+				micro = append(micro, fmt.Sprint(le.Uint32(h[at:])))
+			}
+			got = fmt.Sprintf("%d %d %s", le.Uint32(h[36:]), le.Uint64(h[72:]), strings.Join(micro, ","))
+			want = b.Header.Get("Millrace-Batch-Samples") + " " + cmp.Or(b.Header.Get("Millrace-Batch-Cost"), "0") + " " + b.Header.Get("Millrace-Micro")
+			if got != want {
+				t.Errorf("%s: batch %d: got totals %s, want %s", plan, m, got, want)
 			}
 		}
 		if len(rest) != 0 {
@@ -52,7 +62,7 @@ func TestManyBatchesAreTheBatches(t *testing.T) {
 func TestManyBatchesEndWithTheEpoch(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	numbers := func(a answer) (got []uint64) {
-		for rest := a.body; len(rest) > 0; rest = rest[72+binary.LittleEndian.Uint64(rest[16:]):] {
+		for rest := a.body; len(rest) > 0; rest = rest[80+binary.LittleEndian.Uint64(rest[16:]):] {
 			got = append(got, binary.LittleEndian.Uint64(rest[8:]))
 		}
 		return got
@@ -83,7 +93,7 @@ func TestManyBatchesBreakOffWhereOneCannotBeRead(t *testing.T) {
 		return nil
 	}
 	whole := r.do("GET", "/epoch/0/batches?count=4")
-	second := 72 + int(binary.LittleEndian.Uint64(whole.body[16:]))
+	second := 80 + int(binary.LittleEndian.Uint64(whole.body[16:]))
 	left.Store(3)
 	req, err := http.NewRequestWithContext(t.Context(), "GET", r.server.URL+"/epoch/0/batches?count=4", nil)
 	if err != nil {
@@ -98,7 +108,7 @@ func TestManyBatchesBreakOffWhereOneCannotBeRead(t *testing.T) {
 	if !errors.Is(err, io.ErrUnexpectedEOF) || len(got) <= second || !bytes.HasPrefix(whole.body, got) {
 		t.Errorf("got %d bytes and %v, want two batches and a connection that breaks off", len(got), err)
 	}
-	if at := second + 72 + int(binary.LittleEndian.Uint64(whole.body[second+16:])); len(got) != at {
+	if at := second + 80 + int(binary.LittleEndian.Uint64(whole.body[second+16:])); len(got) != at {
 		t.Errorf("got %d bytes, want the %d of two batches", len(got), at)
 	}
 	left.Store(1)

@@ -65,8 +65,8 @@ func (p *planFlags) check(f *cli.Flags) {
 	if n := max(p.opt.WorldSize, 1); p.opt.Rank >= n {
 		f.Fault("--rank %d must be less than --world-size, %d", p.opt.Rank, n)
 	}
-	if p.opt.Share == string(shuffle.Locality) && p.opt.Balance == "bytes" {
-		f.Fault("--share locality and --balance bytes exclude each other")
+	if p.opt.Share == string(shuffle.Locality) && p.opt.Balance != "" && p.opt.Balance != "samples" {
+		f.Fault("--share locality and --balance %s exclude each other", p.opt.Balance)
 	}
 	switch {
 	case p.opt.Homes == 0:

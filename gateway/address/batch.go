@@ -61,19 +61,30 @@ func (b Batch) WholeBatch() shuffle.Share {
 	return b.Batching().Share(b.Number, 0, 1)
 }
 
-// Deals reports whether the samples of a global batch are dealt to several ranks by length.
-func (p Plan) Deals() bool { return p.Balance == BalanceBytes && p.WorldSize > 1 }
+// Balances reports whether the samples of a global batch are divided by their costs.
+func (p Plan) Balances() bool { return p.Balance != "" && p.Balance != balanceSamples }
 
 // Follows reports whether shares follow homes. With one home the shares are contiguous.
 func (p Plan) Follows() bool { return p.Sharing == shuffle.Locality && p.Homes > 1 }
 
 // Scattered reports whether a rank's share is not a contiguous run of the global batch.
-func (p Plan) Scattered() bool { return p.Deals() || p.Follows() }
+func (p Plan) Scattered() bool { return p.Balances() || p.Follows() }
 
-// Share returns the rank's share of the global batch, and the positions to locate in order to find
-// the share. For a scattered share these are the positions of the whole global batch; the share has
-// no First, and its padding is known only after the samples are located. Positions from the caller
-// count as a share without First.
+// Division returns a text that identifies the division of the global batch by costs, which is the
+// same for all ranks and any number of micro-batches.
+func (b Batch) Division() string {
+	b.Micro = 1
+	return fmt.Sprintf("batch %d of epoch %d from %d by %s", b.Number, b.Epoch, b.Skip, b.canonical(Order|Choice|Batching|Sharing))
+}
+
+// Global returns the positions of the global batch that the request reads.
+func (b Batch) Global() shuffle.Share { return b.Batching().Share(b.Number, 0, 1) }
+
+// Share returns the rank's share of the global batch, and the positions that determine the share.
+// For a scattered share these are the positions of the whole global batch; the share has no First,
+// and its padding is known only after the samples are located. The number of samples in a balanced
+// share depends on their costs; Share returns that of the whole batch, which bounds it. Positions
+// from the caller count as a share without First.
 func (b Batch) Share() (share, positions shuffle.Share) {
 	if b.At != nil {
 		share.Count = uint64(len(b.At))
@@ -83,25 +94,11 @@ func (b Batch) Share() (share, positions shuffle.Share) {
 	if !b.Scattered() {
 		return share, share
 	}
-	positions = b.Batching().Share(b.Number, 0, 1)
-	if b.Follows() {
-		return shuffle.Share{First: positions.First, Count: share.Count}, positions
+	positions = b.Global()
+	if b.Balances() {
+		share.Count = positions.Count
 	}
-	return shuffle.Share{First: positions.First, Count: dealt(positions.Count, b.Rank, b.WorldSize)}, positions
-}
-
-// dealt returns the number of samples that a rank gets of n samples dealt in alternating
-// directions. Each full turn gives every rank one sample. The last turn may be partial; an odd turn
-// starts at the last rank.
-func dealt(n, rank, worldSize uint64) uint64 {
-	turns, rest := n/worldSize, n%worldSize
-	if turns%2 == 1 {
-		rank = worldSize - 1 - rank
-	}
-	if rank < rest {
-		turns++
-	}
-	return turns
+	return shuffle.Share{First: positions.First, Count: share.Count}, positions
 }
 
 // query returns the canonical query of a batch. For positions from the caller it omits batching and

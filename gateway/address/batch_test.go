@@ -73,14 +73,14 @@ func TestShare_CoversTheBatch(t *testing.T) {
 		world := rapid.Uint64Range(1, 9).Draw(t, "world")
 		b := Batch{Plan: Plan{
 			Samples: rapid.Uint64Range(1, 60).Draw(t, "samples"), BatchSize: rapid.Uint64Range(1, 20).Draw(t, "size"), Tail: shuffle.Short,
-			WorldSize: world, Homes: world, Balance: rapid.SampledFrom([]string{BalanceSamples, BalanceBytes}).Draw(t, "balance"),
+			WorldSize: world, Homes: world, Balance: rapid.SampledFrom([]string{balanceSamples, costBytes}).Draw(t, "balance"),
 		}}
-		if b.Balance == BalanceSamples && rapid.Bool().Draw(t, "locality") {
+		if b.Balance == balanceSamples && rapid.Bool().Draw(t, "locality") {
 			b.Sharing = shuffle.Locality
 		}
 		b.Number = rapid.Uint64Range(0, b.Batches()-1).Draw(t, "number")
 		whole := b.Batching().Share(b.Number, 0, 1)
-		scattered := world > 1 && (b.Balance == BalanceBytes || b.Sharing == shuffle.Locality)
+		scattered := b.Balance == costBytes || world > 1 && b.Sharing == shuffle.Locality
 		if b.Scattered() != scattered {
 			t.Fatalf("%+v: got scattered %t", b, b.Scattered())
 		}
@@ -94,15 +94,18 @@ func TestShare_CoversTheBatch(t *testing.T) {
 			if !scattered && share.Count > 0 && share.First != whole.First+sum {
 				t.Fatalf("%+v: got %+v, want it to begin at %d", b, share, whole.First+sum)
 			}
-			if even := b.Batching().Share(b.Number, b.Rank, world); !b.Deals() && share.Count != even.Count {
+			if b.Balances() { // the samples of a share are known only after the batch is divided
+				if share.Count != whole.Count {
+					t.Fatalf("%+v: got %d samples, want the bound %d", b, share.Count, whole.Count)
+				}
+				continue
+			}
+			if even := b.Batching().Share(b.Number, b.Rank, world); share.Count != even.Count {
 				t.Fatalf("%+v: got %d samples, want %d, as of a contiguous share", b, share.Count, even.Count)
 			}
 			sum, least, most = sum+share.Count, min(least, share.Count), max(most, share.Count)
-			if want := shuffle.Deal(make([]uint32, whole.Count), b.Rank, world); b.Deals() && int(share.Count) != len(want) {
-				t.Fatalf("%+v: got %d samples, want the %d that are dealt", b, share.Count, len(want))
-			}
 		}
-		if sum != whole.Count || most > least+1 {
+		if !b.Balances() && (sum != whole.Count || most > least+1) {
 			t.Fatalf("%+v: the shares have %d samples, %d to %d each, want %d", b, sum, least, most, whole.Count)
 		}
 	})

@@ -154,11 +154,24 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return decimal(p.Rank) },
 	},
 	{
-		Name: "balance", Group: Sharing, Words: []string{BalanceSamples, BalanceBytes}, Neutral: BalanceSamples,
-		Help:  "quantity of which each rank gets an equal share (default samples)",
-		Doc:   "samples: shares of equal numbers (default); bytes: shares of about equal size, dealt by length.",
-		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Balance = q.word(r, r.Neutral) },
+		Name: "balance", Group: Sharing, Pattern: balanceSamples + "|" + costBytes, Neutral: balanceSamples,
+		Help: "samples or bytes, of which each rank gets an equal share (default samples)",
+		Doc:  "samples: shares of equal numbers (default); bytes: shares of about equal size, by the lengths of the stored samples.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			p.Balance = q.Word(r.Name, r.Neutral, balanceSamples, costBytes)
+		},
 		write: func(p Plan) string { return p.Balance },
+	},
+	{
+		Name: "micro", Group: Sharing, Least: 1, Most: maxMicro, Neutral: "1",
+		Help: "micro-batches of about equal cost in each share (default 1)",
+		Doc:  "Micro-batches that the samples of a share are divided among by the costs of balance. A share has them one after another.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			if p.Micro = q.number(r, 1); p.Micro > 1 && !p.Balances() && !q.Failed("balance") {
+				q.Fail(r.Name, "requires balance=bytes")
+			}
+		},
+		write: func(p Plan) string { return decimal(max(p.Micro, 1)) },
 	},
 	{
 		Name: "share", Group: Sharing, Words: []string{shareContiguous, string(shuffle.Locality)}, Neutral: shareContiguous,
@@ -322,8 +335,8 @@ func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
 		if q.Has(r.Name) {
 			q.Fail(r.Name, "has no meaning without share=locality")
 		}
-	case p.Balance == BalanceBytes:
-		q.Fail("share", "locality and balance=bytes exclude each other")
+	case p.Balances():
+		q.Fail("share", "locality and balance=%s exclude each other", p.Balance)
 	case p.Homes > r.Most:
 		q.Fail("share", "locality for more than %d ranks requires homes, at most %[1]d", r.Most)
 	case p.Homes > p.WorldSize:

@@ -25,14 +25,17 @@ const (
 	// a URL.
 	MaxPositions = 1024
 
+	// maxMicro bounds the micro-batches of a share.
+	maxMicro = 1024
+
 	// maxSubsetName bounds the name of a subset in bytes.
 	maxSubsetName = 64
 )
 
 // Values of the parameter balance: the quantity that is equal in all shares of a global batch.
 const (
-	BalanceSamples = "samples" // each rank gets a contiguous run of positions; neutral value, so URLs omit it
-	BalanceBytes   = "bytes"   // samples are dealt to the ranks by length (docs/spec/order.md)
+	balanceSamples = "samples" // each rank gets a contiguous run of positions; neutral value, so URLs omit it
+	costBytes      = "bytes"   // samples are divided among the ranks by length (docs/spec/order.md)
 )
 
 // shareContiguous is the neutral value of the parameter share, which URLs omit: each rank gets a
@@ -61,6 +64,7 @@ type Plan struct {
 	WorldSize  uint64
 	Skip       uint64 // samples at the start of a single batch that are not read
 	Balance    string
+	Micro      uint64 // number of micro-batches of a share; 0 counts as 1
 	Sharing    shuffle.Sharing
 	Homes      uint64 // number of groups of ranks for share=locality
 	View       View

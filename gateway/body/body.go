@@ -43,6 +43,8 @@ type Body struct {
 	Size int64  // size of the whole body, set by layout
 	CRC  uint32 // CRC-32C of the whole body, set by layout
 
+	plans.Totals // of the batch
+
 	tables  *crcTables
 	samples []sample // in the order of the response
 	lengths []uint32 // lengths of the samples
@@ -111,7 +113,7 @@ func CheckShare(positions shuffle.Share) error {
 		return nil
 	}
 	return address.Refuse(address.TooLarge,
-		"the batch has %d samples, but the limit is %d for one response, and for sharing a batch by length or locality", positions.Count, MaxSamples).
+		"the batch has %d samples, but the limit is %d for one response, and for sharing a batch by cost or locality", positions.Count, MaxSamples).
 		Above(MaxSamples)
 }
 
@@ -121,13 +123,7 @@ func (b *Body) Locate(ctx context.Context, x Tables, r plans.BatchOrder, batch a
 	if err != nil {
 		return err
 	}
-	if err := b.find(ctx, x, hot); err != nil {
-		return err
-	}
-	if batch.Deals() {
-		b.deal(batch.Rank, batch.WorldSize)
-	}
-	return nil
+	return b.find(ctx, x, hot)
 }
 
 // name sets the numbers of the samples of a batch, and returns which samples the plan draws often.
@@ -136,11 +132,11 @@ func (b *Body) name(ctx context.Context, r plans.BatchOrder, batch address.Batch
 		return nil, fmt.Errorf("plan epoch %d: %w", batch.Epoch, err)
 	}
 	_, positions := batch.Share()
-	n, err := r.Numbers(ctx, batch, positions, b.numbers)
+	n, err := r.Numbers(ctx, batch, b.numbers)
 	if err != nil {
 		return nil, err
 	}
-	b.numbers, b.first, b.places = n.Numbers, positions.First, n.Places
+	b.numbers, b.first, b.places, b.Totals = n.Numbers, positions.First, n.Places, n.Totals
 	return n.Hot, nil
 }
 
@@ -208,17 +204,8 @@ func (b *Body) slot(ctx context.Context, x plans.Places, chunk int) (int32, erro
 	return slot, nil
 }
 
-// deal reduces the samples of a global batch to the samples of one rank.
-func (b *Body) deal(rank, worldSize uint64) {
-	b.places = shuffle.Deal(b.lengths, rank, worldSize)
-	for i, place := range b.places { // ascending, so i never exceeds place
-		b.samples[i], b.lengths[i] = b.samples[place], b.lengths[place]
-	}
-	b.samples, b.lengths = b.samples[:len(b.places)], b.lengths[:len(b.places)]
-}
-
-// Samples returns the number of samples in the body.
-func (b *Body) Samples() int { return len(b.samples) }
+// Count returns the number of samples in the body.
+func (b *Body) Count() int { return len(b.samples) }
 
 // Position returns the position in the epoch of sample i of the body.
 func (b *Body) Position(i int) uint64 {

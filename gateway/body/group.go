@@ -11,9 +11,8 @@ import (
 // Group has the bodies of several batches that are measured but not sent. It reads the index data
 // of a chunk once for all batches.
 type Group struct {
-	pool    *Pool
-	bodies  []*Body
-	batches []address.Batch
+	pool   *Pool
+	bodies []*Body
 }
 
 // NewGroup returns an empty group.
@@ -30,7 +29,7 @@ func (g *Group) Close() {
 // Add adds a batch.
 func (g *Group) Add(ctx context.Context, r plans.BatchOrder, batch address.Batch) error {
 	b := g.pool.Get()
-	g.bodies, g.batches = append(g.bodies, b), append(g.batches, batch)
+	g.bodies = append(g.bodies, b)
 	_, err := b.name(ctx, r, batch)
 	return err
 }
@@ -41,16 +40,13 @@ func (g *Group) Find(ctx context.Context, a Answer) error {
 	if err != nil {
 		return err
 	}
-	for i, b := range g.bodies {
+	for _, b := range g.bodies {
 		n := len(b.numbers)
 		b.samples, b.lengths = append(b.samples[:0], all[:n]...), b.lengths[:0]
 		for _, s := range all[:n] {
 			b.lengths = append(b.lengths, s.length)
 		}
 		all = all[n:]
-		if batch := g.batches[i]; batch.Deals() {
-			b.deal(batch.Rank, batch.WorldSize)
-		}
 	}
 	if keys, parts, _ := a.shows(); !keys && !parts {
 		return nil

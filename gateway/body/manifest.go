@@ -28,11 +28,23 @@ type manifestSample struct {
 // length.
 const keysAtOnce = 1024
 
+// manifestTotals are the members of a manifest before the list of samples.
+type manifestTotals struct {
+	Samples uint64   `json:"batch_samples,omitempty"`
+	Cost    uint64   `json:"batch_cost,omitempty"`
+	Micro   []uint32 `json:"micro,omitempty"`
+	List    []string `json:"samples"` // empty
+}
+
 // EncodeManifest writes the manifest of the located samples as JSON in pieces, so that the whole
 // manifest is never in memory.
 func (b *Body) EncodeManifest(ctx context.Context, d *plans.Dataset, write func(p []byte)) error {
 	index := d.Index
-	write([]byte(`{"samples":[`))
+	head, err := json.Marshal(manifestTotals{b.Samples, b.Cost, b.Micro, []string{}})
+	if err != nil {
+		return fmt.Errorf("encode the totals of a batch: %w", err)
+	}
+	write(bytes.TrimSuffix(head, []byte("]}")))
 	at := 0
 	var line bytes.Buffer
 	out := json.NewEncoder(&line)

@@ -47,11 +47,11 @@ type cache[V any] struct {
 // key identifies a value. A cache of one kind uses only some of the fields.
 type key struct {
 	dataset *Dataset
-	name    string         // digest or definition of a snapshot, subset or quarantine
+	name    string         // digest or definition of a snapshot, subset or quarantine; text that identifies a divided batch
 	params  shuffle.Params // parameters of the plan, or of the plans that use a quarantine
 	epoch   uint64
 	isEpoch bool  // an epoch rather than the plan itself
-	dealt   int64 // bytes that the epoch caches for batches shared by homes
+	bytes   int64 // memory of a divided batch; memory that an epoch uses for batches shared by homes
 }
 
 // entry is a value that is opened once for all requests that wait for it. Opening is canceled when
@@ -77,7 +77,13 @@ func newCache[V any](what string, size func(key) int64, open func(context.Contex
 // acquire opens the value of a key, or waits for another request that opens it. The value is valid
 // until held is dropped.
 func (c *cache[V]) acquire(ctx context.Context, held *Holds, k key) (v V, err error) {
-	e := c.enter(ctx, k)
+	return c.acquireBy(ctx, held, k, c.open)
+}
+
+// acquireBy is like acquire, with the function that opens the value. open may run after the caller
+// has left, for others that wait: it must acquire all that it uses.
+func (c *cache[V]) acquireBy(ctx context.Context, held *Holds, k key, open func(context.Context, key) (V, error)) (v V, err error) {
+	e := c.enter(ctx, k, open)
 	select {
 	case <-e.done:
 		v, err = e.value, e.err
@@ -108,7 +114,7 @@ func (c *cache[V]) find(held *Holds, k key) bool {
 	return true
 }
 
-func (c *cache[V]) enter(ctx context.Context, k key) *entry[V] {
+func (c *cache[V]) enter(ctx context.Context, k key, open func(context.Context, key) (V, error)) *entry[V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.byKey[k]
@@ -117,7 +123,7 @@ func (c *cache[V]) enter(ctx context.Context, k key) *entry[V] {
 		e = &entry[V]{key: k, done: make(chan struct{}), cancel: cancel}
 		e.place = c.recent.PushFront(e)
 		c.byKey[k] = e
-		go c.load(loading, e)
+		go c.load(loading, e, open)
 	}
 	c.recent.MoveToFront(e.place)
 	e.users++
@@ -126,7 +132,7 @@ func (c *cache[V]) enter(ctx context.Context, k key) *entry[V] {
 
 // load finds or reserves memory for the value of an entry, and opens it. It recovers from a panic,
 // because it runs in its own goroutine.
-func (c *cache[V]) load(ctx context.Context, e *entry[V]) {
+func (c *cache[V]) load(ctx context.Context, e *entry[V], open func(context.Context, key) (V, error)) {
 	defer e.cancel()
 	defer close(e.done)
 	defer func() {
@@ -146,7 +152,7 @@ func (c *cache[V]) load(ctx context.Context, e *entry[V]) {
 		}
 		e.memory = memory
 	}
-	if e.value, e.err = c.open(ctx, e.key); e.err == nil && e.memory != nil && c.held != nil {
+	if e.value, e.err = open(ctx, e.key); e.err == nil && e.memory != nil && c.held != nil {
 		e.memory.Shrink(c.held(e.value))
 	}
 }

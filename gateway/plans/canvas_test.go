@@ -55,7 +55,7 @@ func (d drawing) canvas(t testing.TB) *canvas {
 		t.Fatal(err)
 	}
 	b := address.Batch{Epoch: 3, Plan: address.Plan{Params: d.params, Samples: d.Samples(), BatchSize: d.batch, Tail: d.tail, Rank: d.rank, WorldSize: max(1, d.world)}}
-	r := BatchOrder{order: order{prepared: prepared{plan, plan.Epoch(b.Epoch)}, dataset: &Dataset{Index: d.table}}}
+	r := BatchOrder{order: order{prepared: prepared{plan: plan, epoch: plan.Epoch(b.Epoch)}, dataset: &Dataset{Index: d.table}}}
 	if d.bad != nil {
 		if r.choice.quarantine, err = shuffle.NewQuarantine(d.params.Seed, d.first, d.bad); err != nil {
 			t.Fatal(err)

@@ -102,7 +102,7 @@ func (p *Plans) Describe(ctx context.Context, held *Holds, d *Dataset, b address
 	if info.Batches > 0 {
 		info.Links.Batch = b.URL(address.Body, 0)
 	}
-	if d.mixture == nil && !b.Deals() && b.Sharing == shuffle.Contiguous {
+	if d.mixture == nil && !(b.Balances() && b.WorldSize > 1) && b.Sharing == shuffle.Contiguous {
 		info.Links.Draws = fmt.Sprintf("/v1/datasets/%s/epochs/%d/draws?%s", b.Dataset, b.Epoch, b.Canonical())
 	}
 	if d.mixture != nil {

@@ -17,16 +17,19 @@ type sourceEpoch struct {
 	epoch  uint64
 }
 
-// mixtureOrder is the order of one batch of a mixture, with the orders of its sources.
+// mixtureOrder is the order of one epoch of a mixture.
 type mixtureOrder struct {
-	turns  []shuffle.Turn // turns of the positions to locate
-	orders map[sourceEpoch]*sourceOrder
+	*shuffle.Mixture
+	plans   *Plans
+	dataset *Dataset
+	params  shuffle.Params
+	epoch   uint64
 }
 
-// sourceOrder is the order of one epoch of a source.
-type sourceOrder struct {
-	order
-	places []int // indexes of its turns
+// sourceTurns are the positions of a mixture that one epoch of a source fills.
+type sourceTurns struct {
+	places  []int // indexes of the positions of the mixture
+	numbers []uint64
 }
 
 // orderOfMixture returns the order of a batch of a mixture, for Order.
@@ -38,87 +41,86 @@ func (p *Plans) orderOfMixture(ctx context.Context, held *Holds, d *Dataset, b a
 	if err := checkEpoch(m, b.Epoch); err != nil {
 		return BatchOrder{}, err
 	}
-	r := &mixtureOrder{turns: turnsOf(m, b), orders: map[sourceEpoch]*sourceOrder{}}
-	for i, t := range r.turns {
-		at := sourceEpoch{t.Source, t.Epoch}
-		o := r.orders[at]
-		if o == nil {
-			if len(r.orders) >= maxSourceEpochs+m.Sources() {
-				return BatchOrder{}, address.Refuse(address.TooLarge,
-					"the batch requires more than %d epochs of a source: request smaller batches", maxSourceEpochs)
-			}
-			o = &sourceOrder{}
-			if o.order, err = p.order(ctx, held, d.mixture.sources[t.Source].Dataset, d.mixture.sourcePlan(m, b.Params, t.Source), t.Epoch); err != nil {
-				return BatchOrder{}, err
-			}
-			r.orders[at] = o
-		}
-		o.places = append(o.places, i)
-	}
-	reading := BatchOrder{order: order{dataset: d}, mixed: r}
+	reading := BatchOrder{order: order{dataset: d}, mixed: &mixtureOrder{m, p, d, b.Params, b.Epoch}}
 	if b.At == nil {
-		reading.Parts = r.cursors(m, d.mixture, b)
+		reading.Parts, err = reading.mixed.cursors(ctx, held, b)
 	}
-	return reading, nil
+	return reading, err
 }
 
-// turnsOf returns the sources of the positions of a batch, including padding.
-func turnsOf(m *shuffle.Mixture, b address.Batch) []shuffle.Turn {
-	_, share := b.Share()
-	turns := make([]shuffle.Turn, 0, share.Count)
-	for _, at := range b.At {
-		turns = append(turns, m.At(b.Epoch, at))
-	}
-	if b.At != nil {
-		return turns
-	}
-	for at, left := share.First, share.Count; left > 0; {
-		lo := at % m.Samples()
-		n := min(left, m.Samples()-lo)
-		turns = m.Append(turns, b.Epoch, lo, lo+n)
-		at, left = at+n, left-n
-	}
-	return turns
+// source acquires the order of one epoch of a source.
+func (r *mixtureOrder) source(ctx context.Context, held *Holds, at sourceEpoch) (order, error) {
+	return r.plans.order(ctx, held, r.dataset.mixture.sources[at.source].Dataset, r.dataset.mixture.sourcePlan(r.Mixture, r.params, at.source), at.epoch)
 }
 
 // cursors returns the cursor of the batch in the order of each source. A cursor starts at the
 // batch's first position in the source, and its batch size is the source's share of a batch.
-func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch) []shuffle.Cursor {
+func (r *mixtureOrder) cursors(ctx context.Context, held *Holds, b address.Batch) ([]shuffle.Cursor, error) {
 	first := b.Number * b.BatchSize
-	before, after := m.Counts(b.Epoch, first), m.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
+	before, after := r.Counts(b.Epoch, first), r.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
 	out := make([]shuffle.Cursor, len(before))
-	for i, s := range of.sources {
-		o := r.orders[sourceEpoch{i, before[i] / s.Samples}]
-		if o == nil {
+	for i, s := range r.dataset.mixture.sources {
+		if after[i] == before[i] {
 			continue // the batch reads no samples of this source, except padding
+		}
+		o, err := r.source(ctx, held, sourceEpoch{i, before[i] / s.Samples})
+		if err != nil {
+			return nil, err
 		}
 		own, size := before[i]%s.Samples, s.PerBatch
 		if size == 0 {
-			size = max(1, after[i]-before[i]) // other batches may have one more or less, which affects only speed
+			size = after[i] - before[i] // other batches may have one more or less, which affects only speed
 		}
 		out[i] = shuffle.Cursor{
 			Plan: o.plan, Epoch: o.epoch, First: own, End: min(own+after[i]-before[i], s.Samples), BatchSize: size,
 			Rank: b.Rank, WorldSize: b.WorldSize, Dealt: true, Tail: b.Tail,
 		}
 	}
-	return out
+	return out, nil
 }
 
-// appendNumbers appends the sample numbers in the mixture's index.
-func (r *mixtureOrder) appendNumbers(ctx context.Context, dst []uint64, x *mixtureIndex) ([]uint64, error) {
-	begin := len(dst)
-	dst = append(dst, make([]uint64, len(r.turns))...)
-	for at, o := range r.orders {
-		own := make([]uint64, len(o.places))
-		for i, place := range o.places {
-			own[i] = o.epoch.At(r.turns[place].Position)
+// appendNumbers appends the sample numbers, in the mixture's index, at some positions. Positions past
+// the end of the epoch are padding.
+func (r *mixtureOrder) appendNumbers(ctx context.Context, dst, positions []uint64) ([]uint64, error) {
+	turns := map[sourceEpoch]*sourceTurns{}
+	for i, at := range positions {
+		t := r.At(r.epoch, at%r.Samples())
+		of := sourceEpoch{t.Source, t.Epoch}
+		s := turns[of]
+		if s == nil {
+			if len(turns) >= maxSourceEpochs+r.Sources() {
+				return nil, address.Refuse(address.TooLarge,
+					"the batch requires more than %d epochs of a source: request smaller batches", maxSourceEpochs)
+			}
+			s = &sourceTurns{}
+			turns[of] = s
 		}
-		if _, err := o.resolve(ctx, own); err != nil {
+		s.places, s.numbers = append(s.places, i), append(s.numbers, t.Position)
+	}
+	begin, x := len(dst), r.dataset.Index.(*mixtureIndex)
+	dst = append(dst, positions...)
+	for of, s := range turns {
+		if err := r.resolve(ctx, of, s.numbers); err != nil {
 			return nil, err
 		}
-		for i, place := range o.places {
-			dst[begin+place] = x.samples[at.source] + own[i]
+		for i, place := range s.places {
+			dst[begin+place] = x.samples[of.source] + s.numbers[i]
 		}
 	}
 	return dst, nil
+}
+
+// resolve replaces positions in an epoch of a source by the samples at them.
+func (r *mixtureOrder) resolve(ctx context.Context, of sourceEpoch, positions []uint64) error {
+	var held Holds
+	defer held.Drop()
+	o, err := r.source(ctx, &held, of)
+	if err != nil {
+		return err
+	}
+	for i, at := range positions {
+		positions[i] = o.epoch.At(at)
+	}
+	_, err = o.resolve(ctx, positions)
+	return err
 }

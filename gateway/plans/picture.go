@@ -44,8 +44,8 @@ func PictureNames() []string {
 // DecodePicture decodes the address of a picture.
 func DecodePicture(q *address.Query, d *Dataset, epoch string) (b address.Batch, r Rectangle) {
 	b = address.DecodeEpoch(q, d.Address, epoch)
-	if b.Deals() {
-		q.Fail("balance", "there is no picture for balance=bytes, because shares depend on the lengths of samples: request the whole batch, without world_size")
+	if b.Balances() && b.WorldSize > 1 {
+		q.Fail("balance", "there is no picture of shares by cost: request the whole batch, without world_size and balance")
 	}
 	if b.Sharing != shuffle.Contiguous && !q.Failed("share") {
 		q.Fail("share", "there is no picture for share=locality, because shares are computed per batch: request the whole batch, without world_size and share")

@@ -151,7 +151,8 @@ type BatchOrder struct {
 	shuffle.Cursor // description of the reader for the tiers; zero: none
 
 	order
-	mixed *mixtureOrder // nil: not a mixture, of which order has only the dataset
+	mixed    *mixtureOrder // nil: not a mixture, of which order has only the dataset
+	division *division     // nil: shares do not depend on costs
 }
 
 // order is a prepared epoch of one dataset with the choice of its samples.
@@ -165,16 +166,27 @@ type order struct {
 func (p *Plans) order(ctx context.Context, held *Holds, d *Dataset, a address.Plan, epoch uint64) (o order, err error) {
 	o.dataset = d
 	if o.choice, err = p.choose(ctx, held, d, a); err == nil {
-		o.prepared, err = p.epoch(ctx, held, key{dataset: d, params: a.Params, epoch: epoch, dealt: dealtBytes(a)})
+		o.prepared, err = p.epoch(ctx, held, key{dataset: d, params: a.Params, epoch: epoch, bytes: dealtBytes(a)})
 	}
 	return o, err
 }
 
-// Order prepares the epoch of a batch. The order is valid until held is dropped.
-func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (BatchOrder, error) {
+// Order prepares the epoch of a batch, and divides a balanced batch. The order is valid until held
+// is dropped.
+func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (r BatchOrder, err error) {
 	if d.mixture != nil {
-		return p.orderOfMixture(ctx, held, d, b)
+		r, err = p.orderOfMixture(ctx, held, d, b)
+	} else {
+		r, err = p.orderOfDataset(ctx, held, d, b)
 	}
+	if err == nil && b.Balances() {
+		r.division, err = p.divide(ctx, held, d, b)
+	}
+	return r, err
+}
+
+// orderOfDataset returns the order of a batch of a dataset, for Order.
+func (p *Plans) orderOfDataset(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (BatchOrder, error) {
 	o, err := p.order(ctx, held, d, b.Plan, b.Epoch)
 	r := BatchOrder{order: o}
 	if err == nil && b.At == nil { // positions from the caller have no order, so nothing is prefetched
@@ -182,7 +194,7 @@ func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Ba
 		r.Cursor = shuffle.Cursor{
 			Plan: o.plan, Epoch: o.epoch,
 			First: first, End: min(first+b.BatchSize, b.Samples), BatchSize: b.BatchSize,
-			Rank: b.Rank, WorldSize: b.WorldSize, Sharing: b.Sharing, Homes: b.Homes, Dealt: b.Deals(), Tail: b.Tail,
+			Rank: b.Rank, WorldSize: b.WorldSize, Sharing: b.Sharing, Homes: b.Homes, Dealt: b.Balances(), Tail: b.Tail,
 		}
 	}
 	return r, err
@@ -193,20 +205,37 @@ type Numbers struct {
 	Numbers []uint64 // in the order of the epoch
 	Hot     []bool   // marks the samples that the plan draws often; empty: none
 	Places  []int    // offset of each position from the batch's first one, if the positions are not contiguous
+	Totals
 }
 
-// Numbers returns the samples at the positions of a share. If shares follow homes, it returns only
-// the samples of the rank. It uses the memory of dst.
-func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, positions shuffle.Share, dst []uint64) (n Numbers, err error) {
-	n.Numbers = dst[:0]
+// Totals describe a global batch, and the micro-batches of a share of it.
+type Totals struct {
+	Samples uint64   // in the global batch; 0: the caller composes the batch
+	Cost    uint64   // sum of the samples' costs; 0: shares do not depend on costs
+	Micro   []uint32 // number of samples in each micro-batch of the share; nil: the share is not divided
+}
+
+// Numbers returns the samples of a rank's share of a batch. It uses the memory of dst.
+func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, dst []uint64) (n Numbers, err error) {
+	if n.Numbers = dst[:0]; b.At == nil {
+		n.Samples = b.Global().Count
+	}
+	if r.division != nil {
+		r.division.share(&n, b)
+		return n, nil
+	}
 	for _, at := range b.At {
 		n.Places = append(n.Places, int(at))
 	}
-	if r.mixed != nil {
-		n.Numbers, err = r.mixed.appendNumbers(ctx, n.Numbers, r.dataset.Index.(*mixtureIndex))
-		return n, err
-	}
+	_, positions := b.Share()
 	switch {
+	case r.mixed != nil:
+		at := b.At
+		if at == nil {
+			at = Positions(positions)
+		}
+		n.Numbers, err = r.mixed.appendNumbers(ctx, n.Numbers, at)
+		return n, err
 	case b.At != nil:
 		n.Numbers, n.Hot, err = r.appendSamples(ctx, n.Numbers, b.At)
 		return n, err
@@ -220,6 +249,15 @@ func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, positions shuf
 	}
 	n.Hot, err = r.resolve(ctx, n.Numbers)
 	return n, err
+}
+
+// Positions returns the positions of a share.
+func Positions(s shuffle.Share) []uint64 {
+	out := make([]uint64, s.Count)
+	for i := range out {
+		out[i] = s.First + uint64(i)
+	}
+	return out
 }
 
 // samplesAt returns the samples at the given positions.
@@ -251,7 +289,7 @@ const (
 	// length 4, range 24, segment 24 twice), and up to 100 for a chunk without other samples of the
 	// batch.
 	bytesPerSample = 216
-	bytesPerDraw   = 16 // additional memory per sample that is drawn by importance or dealt
+	bytesPerDraw   = 16 // additional memory per sample that is drawn by importance
 
 	// Memory per home, and per sample of a global batch that is shared by homes.
 	bytesPerHome       = 64
@@ -259,16 +297,17 @@ const (
 	homeBytesPerSample = 20
 )
 
-// PlanningBytes returns the memory needed to locate the samples of a batch.
-func PlanningBytes(d *Dataset, b address.Batch) int64 {
-	share, positions := b.Share()
-	switch {
-	case b.Follows():
-		return int64(share.Count)*(bytesPerSample+bytesPerDraw) + int64(positions.Count)*homeBytesPerSample + int64(b.Homes)*bytesPerHome
-	case b.Deals() || b.Params.Importance != "" || b.Params.Subset != "" || d.mixture != nil:
-		return int64(positions.Count) * (bytesPerSample + bytesPerDraw)
+// PlanningBytes returns the memory needed to locate a share of the given number of samples.
+func PlanningBytes(d *Dataset, b address.Batch, samples uint64) int64 {
+	each := int64(bytesPerSample)
+	if b.Scattered() || b.Params.Importance != "" || b.Params.Subset != "" || d.mixture != nil {
+		each += bytesPerDraw
 	}
-	return int64(positions.Count) * bytesPerSample
+	n := int64(samples) * each
+	if b.Follows() {
+		n += int64(b.Global().Count)*homeBytesPerSample + int64(b.Homes)*bytesPerHome
+	}
+	return n
 }
 
 // dealtBytes returns the memory that an epoch uses to cache batches shared by homes.

@@ -8,10 +8,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// prepared is a plan, or an epoch with its plan.
+// prepared is a plan, an epoch with its plan, or a divided batch.
 type prepared struct {
-	plan  *shuffle.Plan
-	epoch *shuffle.Epoch // nil: none
+	plan     *shuffle.Plan
+	epoch    *shuffle.Epoch // nil: none
+	division *division      // nil: none
 }
 
 // planBytes returns the memory of a plan without its epochs.
@@ -37,8 +38,11 @@ func LeastBytes(datasets []Index) int64 {
 }
 
 func preparedBytes(k key) int64 {
-	if k.isEpoch {
-		return k.dataset.epochBytes(k.params) + k.dealt
+	switch {
+	case k.name != "":
+		return k.bytes
+	case k.isEpoch:
+		return k.dataset.epochBytes(k.params) + k.bytes
 	}
 	return k.dataset.planBytes(k.params)
 }

@@ -103,6 +103,7 @@ func (d *Dataset) FreezeBytes() int64 {
 // Freeze creates a snapshot of the losses that a reporter has reported for an epoch. q has the
 // reporter, the share and the repetition.
 func (p *Plans) Freeze(ctx context.Context, held *Holds, d *Dataset, b address.Batch, q importance.FreezeRequest) (importance.Frozen, error) {
+	b.Balance = "" // reports have positions
 	r, err := p.Order(ctx, held, d, b)
 	if err != nil {
 		return importance.Frozen{}, err

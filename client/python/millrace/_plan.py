@@ -5,11 +5,11 @@ from typing import Optional
 
 ORDER = ("seed", "shuffle", "window", "strata")
 CHOICE = ("importance", "subset", "quarantine", "generation")
-SHARING = ("batch_size", "tail", "world_size", "balance", "share", "homes", "rank")
+SHARING = ("batch_size", "tail", "world_size", "balance", "micro", "share", "homes", "rank")
 SHOWING = ("format", "fields", "table")
-NUMBERS = {"window": 1, "strata": 0, "world_size": 1, "rank": 0, "homes": 1}  # with the least value of each
-WORDS = {"tail": ("short", "drop", "pad"), "balance": ("samples", "bytes"), "by": ("contiguous", "locality")}
-TEXTS = ("importance", "subset", "quarantine", "generation")
+NUMBERS = {"window": 1, "strata": 0, "world_size": 1, "rank": 0, "micro": 1, "homes": 1}  # with the least value of each
+WORDS = {"tail": ("short", "drop", "pad"), "by": ("contiguous", "locality")}
+TEXTS = ("importance", "balance", "subset", "quarantine", "generation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,8 @@ class Share:
     world_size  ranks that share each batch (default 1)
     rank        Number of the rank, from 0 and below world_size. torch.Dataset finds it and world_size by itself: those of torch.distributed, else
                 the environment's (torchrun, mpirun, srun). Elsewhere the default is 0 of 1. Give both or none.
-    balance     "samples": shares of equal numbers (default); "bytes": shares of about equal size, dealt by length.
+    balance     samples: shares of equal numbers (default); bytes: shares of about equal size, by the lengths of the stored samples.
+    micro       Micro-batches that the samples of a share are divided among by the costs of balance. A share has them one after another.
     by          "contiguous": a rank's samples follow each other in the batch (default); "locality": a rank gets the samples of the lanes or
                 strata at home with its group, so that its gateway reads only their chunks.
     homes       With by="locality", how many groups the ranks form, such as the number of gateways: at most world_size, which is the default.
@@ -54,5 +55,6 @@ class Share:
     world_size: Optional[int] = None
     rank: Optional[int] = None
     balance: Optional[str] = None
+    micro: Optional[int] = None
     by: Optional[str] = None
     homes: Optional[int] = None

@@ -152,7 +152,7 @@ func (q Question) find(ctx context.Context, s *location.Stores, from []location.
 	if a.Occurrences, err = all.Occurrences(ctx, &held, d, sought.Plan, n, sought.In); err != nil || !sought.Ranked {
 		return a, err
 	}
-	return a, body.NewPool().AddRanks(ctx, all, d, sought.Plan, a.Occurrences)
+	return a, body.AddRanks(ctx, all, d, sought.Plan, a.Occurrences)
 }
 
 // open opens the dataset of a URL, at one location, or the sources of a mixture at the locations

@@ -1,0 +1,147 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
+)
+
+// division is the division of a global batch among ranks by the costs of its samples. All ranks use
+// the same one.
+type division struct {
+	shuffle.Division
+	numbers []uint64 // samples of the batch
+	hot     []bool   // marks the samples that the plan draws often; empty: none
+	costs   []uint32
+	total   uint64 // sum of the costs
+}
+
+// Memory of a division in bytes, per sample of the batch: number, mark, cost, place, and start of a
+// rank.
+const bytesPerDivided = 8 + 1 + 4 + 4 + 4
+
+// divide acquires the division of a balanced batch.
+func (p *Plans) divide(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (*division, error) {
+	k := key{dataset: d, name: b.Division(), bytes: bytesPerDivided * int64(b.Global().Count)}
+	v, err := p.prepared.acquireBy(ctx, held, k, func(ctx context.Context, _ key) (prepared, error) {
+		v, err := p.divideNow(ctx, d, b)
+		return prepared{division: v}, err
+	})
+	return v.division, err
+}
+
+// bytesPerDivision is the memory per sample to compute a division, in addition to its own.
+const bytesPerDivision = 48
+
+// divideNow computes the division of a batch.
+func (p *Plans) divideNow(ctx context.Context, d *Dataset, b address.Batch) (*division, error) {
+	var held Holds
+	defer held.Drop()
+	ranks := b.WorldSize
+	b.Balance, b.Rank, b.WorldSize = "", 0, 1
+	if err := held.Add(p.memory.Reserve(ctx, bytesPerDivision*int64(b.Global().Count))); err != nil {
+		return nil, err
+	}
+	r, err := p.Order(ctx, &held, d, b)
+	if err != nil {
+		return nil, err
+	}
+	n, err := r.Numbers(ctx, b, nil)
+	if err != nil {
+		return nil, err
+	}
+	v := &division{numbers: n.Numbers, hot: n.Hot}
+	if v.costs, err = lengths(ctx, d.Index, n.Numbers); err != nil {
+		return nil, err
+	}
+	for _, c := range v.costs {
+		v.total += uint64(max(c, 1))
+	}
+	v.Division = shuffle.Divide(v.costs, ranks)
+	return v, nil
+}
+
+// share sets the samples of the share of a rank, in the order of its micro-batches.
+func (v *division) share(n *Numbers, b address.Batch) {
+	places := v.Share(b.Rank)
+	n.Cost = v.total
+	if b.Micro > 1 {
+		places, n.Micro = v.micro(places, b.Micro)
+	}
+	n.Places = make([]int, len(places))
+	for i, place := range places {
+		n.Places[i] = int(place)
+		n.Numbers = append(n.Numbers, v.numbers[place])
+		if len(v.hot) > 0 {
+			n.Hot = append(n.Hot, v.hot[place])
+		}
+	}
+}
+
+// micro divides a share among micro-batches. It returns the places of the first, then those of the
+// next, and the number of samples in each.
+func (v *division) micro(share []uint32, batches uint64) (places, counts []uint32) {
+	costs := make([]uint32, len(share))
+	for i, place := range share {
+		costs[i] = v.costs[place]
+	}
+	d := shuffle.Divide(costs, batches)
+	for i := range batches {
+		own := d.Share(i)
+		counts = append(counts, uint32(len(own)))
+		for _, at := range own {
+			places = append(places, share[at])
+		}
+	}
+	return places, counts
+}
+
+// Count returns the number of samples in a rank's share of a batch.
+func (r BatchOrder) Count(b address.Batch) uint64 {
+	if r.division != nil {
+		return uint64(len(r.division.Share(b.Rank)))
+	}
+	share, _ := b.Share()
+	return share.Count
+}
+
+// RankOf returns the rank that reads a position of a batch.
+func (r BatchOrder) RankOf(b address.Batch, position uint64) uint64 {
+	positions := b.Global()
+	switch {
+	case r.division != nil:
+		return r.division.RankOf(uint32(position - positions.First))
+	case b.Follows():
+		return r.epoch.HomeRank(positions, int(position-positions.First), b.WorldSize, b.Homes)
+	}
+	return b.Batching().RankOf(position, b.WorldSize)
+}
+
+// lengths returns the length of each sample in bytes. It reads the table of each chunk once.
+func lengths(ctx context.Context, x Index, samples []uint64) ([]uint32, error) {
+	if x.InPart() {
+		if err := x.Fetch(ctx, samples); err != nil {
+			return nil, fmt.Errorf("sample tables: %w", err)
+		}
+	}
+	out, byChunk := make([]uint32, len(samples)), make([]uint64, len(samples)) // of the latter, each is a chunk and a place
+	for i, n := range samples {
+		byChunk[i] = uint64(x.ChunkOf(n))<<32 | uint64(i)
+	}
+	slices.Sort(byChunk)
+	for len(byChunk) > 0 {
+		chunk := byChunk[0] >> 32
+		t, err := x.Table(ctx, int(chunk))
+		if err != nil {
+			return nil, fmt.Errorf("sample table of chunk %d: %w", chunk, err)
+		}
+		for ; len(byChunk) > 0 && byChunk[0]>>32 == chunk; byChunk = byChunk[1:] {
+			place := uint32(byChunk[0])
+			out[place] = t.Length(int(samples[place] - x.First()[chunk]))
+		}
+	}
+	return out, nil
+}
