@@ -27,7 +27,7 @@ func (c *Client) adviseHomes(ctx context.Context, opt Options, b *Batch) {
 	switch {
 	case gateways < 2 || gateways > opt.WorldSize || opt.Rank != 0:
 		return // too few or too many gateways, or another rank logs it
-	case c.cfg.Home != nil || opt.Share != "" || opt.Balance == "bytes":
+	case c.cfg.Home != nil || opt.Share != "" || opt.Balance != "" && opt.Balance != "samples":
 		return // the job has configured sharing
 	case slices.ContainsFunc(c.fleet.sources, func(s source) bool { return s.kind == addresses }):
 		return // DNS addresses have no fixed order

@@ -21,10 +21,6 @@ func TestWorkedExample(t *testing.T) {
 		want = append(want, name+" "+joined(e.Append(nil, 0, 14)))
 	}
 	want = append(want, weightedExample(t, first)...)
-	lengths := []uint32{5, 9, 1, 9, 3, 2, 8}
-	a, b := Deal(lengths, 0, 2), Deal(lengths, 1, 2)
-	want = append(want, fmt.Sprintf("the shares are the places %s (%d bytes) and %s (%d bytes).",
-		joined(a), bytesOf(lengths, a), joined(b), bytesOf(lengths, b)))
 	want = append(want, costsExample(t, first)...)
 	want = append(want, stratifiedExample(t, first)...)
 	want = append(want, slotExample(t, first)...)

@@ -16,21 +16,6 @@ func rankOf(place, n, worldSize uint64) uint64 {
 	return uint64(sort.Search(int(worldSize), func(rank int) bool { return mulDiv(uint64(rank)+1, n, worldSize) > place }))
 }
 
-// DealtTo returns the rank of worldSize whose share (Deal) contains a place of a global batch.
-func DealtTo(lengths []uint32, place int, worldSize uint64) uint64 {
-	before := uint64(0) // number of samples dealt before it
-	for i, l := range lengths {
-		if l > lengths[place] || l == lengths[place] && i < place {
-			before++
-		}
-	}
-	row, rank := before/worldSize, before%worldSize
-	if row%2 == 1 {
-		rank = worldSize - 1 - rank
-	}
-	return rank
-}
-
 // HomeRank returns the rank of worldSize whose share (DealHomes) contains a place of a global
 // batch.
 func (e *Epoch) HomeRank(batch Share, place int, worldSize, homes uint64) uint64 {

@@ -28,20 +28,6 @@ func TestRanksAreThoseOfTheShares(t *testing.T) {
 	})
 }
 
-func TestRanksAreThoseThatAreDealtTo(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		lengths := rapid.SliceOfN(rapid.Uint32Range(0, 9), 1, 60).Draw(t, "lengths")
-		world := rapid.Uint64Range(1, 20).Draw(t, "world size")
-		for rank := range world {
-			for _, place := range Deal(lengths, rank, world) {
-				if got := DealtTo(lengths, place, world); got != rank {
-					t.Fatalf("place %d: got rank %d, want %d", place, got, rank)
-				}
-			}
-		}
-	})
-}
-
 func TestRanksAreThoseOfTheHomes(t *testing.T) {
 	first := []uint64{0}
 	for i := range uint64(40) {

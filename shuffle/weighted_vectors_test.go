@@ -12,10 +12,9 @@ import (
 const weightedFile = "testdata/weighted.json"
 
 // weightedVectors are vectors of features added after those in vectors.json, which never changes:
-// draws by importance, and shares of equal bytes.
+// draws by importance.
 type weightedVectors struct {
 	Importance []importanceVector `json:"importance"`
-	Balance    []balanceVector    `json:"balance"`
 }
 
 type importanceVector struct {
@@ -36,12 +35,6 @@ type importanceVector struct {
 	DrawsOf     [][2]uint64 `json:"draws_of"`
 	Digest      string      `json:"digest,omitempty"`
 	Coverage    [2]uint64   `json:"coverage"` // samples that are always drawn, weight of the others
-}
-
-type balanceVector struct {
-	Lengths   []uint32 `json:"lengths"`
-	WorldSize uint64   `json:"world_size"`
-	Shares    [][]int  `json:"shares"`
 }
 
 func (v *importanceVector) weighing() *weighing {
@@ -88,13 +81,6 @@ func (v *importanceVector) fill(t *testing.T) {
 	v.Coverage = [2]uint64{stats.always, stats.rest}
 }
 
-func (v *balanceVector) fill() {
-	v.Shares = nil
-	for rank := range v.WorldSize {
-		v.Shares = append(v.Shares, Deal(v.Lengths, rank, v.WorldSize))
-	}
-}
-
 // weightedInputs returns the inputs of the vectors.
 func weightedInputs() weightedVectors {
 	k := newKey("weighted inputs")
@@ -119,13 +105,6 @@ func weightedInputs() weightedVectors {
 			Snapshot: fmt.Sprintf("%016x", k.word(i+3000))[:1+i%16],
 			Chunks:   shape, Weights: weightRuns(k.with(i), i%5, first[len(first)-1]),
 		})
-	}
-	for i := range uint64(40) {
-		lengths := make([]uint32, k.draw(i+4000, 40)+i%2*20)
-		for j := range lengths {
-			lengths[j] = uint32(k.draw(i<<16|uint64(j), []uint64{3, 100, 1 << 32}[i%3]))
-		}
-		v.Balance = append(v.Balance, balanceVector{Lengths: lengths, WorldSize: 1 + i%9})
 	}
 	return v
 }
@@ -155,12 +134,9 @@ func TestWeightedVectors(t *testing.T) {
 	for i := range got.Importance {
 		got.Importance[i].fill(t)
 	}
-	for i := range got.Balance {
-		got.Balance[i].fill()
-	}
 	want := vectors.Hold(t, weightedFile, *update, got)
-	if len(want.Importance) < 50 || len(want.Balance) < 30 {
-		t.Errorf("got %d and %d vectors, want at least 50 and 30", len(want.Importance), len(want.Balance))
+	if len(want.Importance) < 50 {
+		t.Errorf("got %d vectors, want at least 50", len(want.Importance))
 	}
 }
 

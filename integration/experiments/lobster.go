@@ -322,13 +322,14 @@ func (z lobsterSize) deal(r *lab.Report) {
 			}
 			var plain, dealt, given float64
 			b := shuffle.Batching{Samples: batchSize, BatchSize: batchSize, Tail: shuffle.Short}
+			division := shuffle.Divide(lengths, uint64(z.ranks))
 			for rank := range uint64(z.ranks) {
 				share := b.Share(0, rank, uint64(z.ranks))
 				var sum, sumDealt float64
 				for _, l := range lengths[share.First : share.First+share.Count] {
 					sum += float64(l)
 				}
-				for _, i := range shuffle.Deal(lengths, rank, uint64(z.ranks)) {
+				for _, i := range division.Share(rank) {
 					sumDealt += float64(lengths[i])
 				}
 				plain, dealt, given = max(plain, sum), max(dealt, sumDealt), given+sumDealt

@@ -51,7 +51,7 @@ WRONG = [
 ]
 WRONG_GROUPS: list[tuple[type, dict[str, Any], str]] = [
     (millrace.Share, {"tail": "dorp"}, r"tail='dorp': want 'short', 'drop', 'pad'; did you mean 'drop'\?"),
-    (millrace.Share, {"balance": 3}, "balance=3: want 'samples', 'bytes'"),
+    (millrace.Share, {"balance": 3}, "balance=3: want a text"),
     (millrace.Share, {"by": "localty"}, r"by='localty'.*did you mean 'locality'\?"),
     (millrace.Share, {"rank": 1}, "rank and world_size belong together; give both or none"),
     (millrace.Share, {"rank": 3, "world_size": 3}, "rank 3: must be less than the world size 3"),

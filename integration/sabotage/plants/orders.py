@@ -17,11 +17,6 @@ PLANTS = [
         [("shuffle/schedule.go", "lo, carry := bits.Add64(lo, s.phase, 0)", "lo, carry := bits.Add64(lo, 0, 0)")],
     ),
     (
-        "shuffle deals every row to the ranks in the same direction",
-        "./shuffle TestDealBalancesBytes",
-        [("shuffle/deal.go", "if row%2 == 1 {", "if row%2 == 2 {")],
-    ),
-    (
         "shuffle exchanges samples until their costs differ by less than the sums",
         "./shuffle TestDivideFollowsTheDefinition",
         [("shuffle/balance.go", "gap := max(2*differ-d, d-2*differ)", "gap := max(differ-d, d-differ)")],
