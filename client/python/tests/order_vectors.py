@@ -93,9 +93,6 @@ def check_importance(v: Any) -> Comparisons:
 
 
 def check_balance(v: Any) -> Comparisons:
-    if "lengths" in v:
-        yield "shares", proof.deal(v["lengths"], v["world_size"]), v["shares"]
-        return
     costs = v["costs"]
     shares = [
         [[share[place] for place in micro] for micro in proof.divide([costs[place] for place in share], v["micro"])]

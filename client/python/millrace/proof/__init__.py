@@ -41,7 +41,7 @@ from ._orders import (
 )  # fmt: skip
 
 __all__ = [
-    "Bucket", "Full", "Homes", "Importance", "Mixture", "Order", "Quarantine", "Slot", "Stored", "Window", "batches", "bucket_digest", "deal",
+    "Bucket", "Full", "Homes", "Importance", "Mixture", "Order", "Quarantine", "Slot", "Stored", "Window", "batches", "bucket_digest",
     "deal_homes", "divide", "draw", "key", "order_digest", "perm", "shard_part", "share", "shuffle", "shuffled", "subset_counts",
     "subset_part", "word",
 ]  # fmt: skip
@@ -290,16 +290,6 @@ def bucket_digest(digest: str, batches: int, batch_size: int, cost: str) -> str:
     name = cost.encode("ascii")
     words = key("bucket"), batches, batch_size, len(name), *name_words(name)
     return sha256(digest.encode("ascii") + word_bytes(*words)).hexdigest()[:32] if batches > 1 else digest
-
-
-def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
-    """Returns the shares of all ranks of a batch balanced by bytes, as positions in the batch."""
-    places = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
-    shares: list[list[int]] = [[] for _ in range(world_size)]
-    for i, place in enumerate(places):
-        k, column = divmod(i, world_size)
-        shares[column if k % 2 == 0 else world_size - 1 - column].append(place)
-    return [sorted(s) for s in shares]
 
 
 def deal_homes(homes: Sequence[int], world_size: int, groups: Optional[int] = None) -> list[list[int]]:
