@@ -2,6 +2,8 @@ package integration_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,13 +22,19 @@ func TestSimulatePages(t *testing.T) {
 				t.Fatalf("got %d commands, want one for each question", len(commands))
 			}
 			dir := t.TempDir()
-			lines := strings.Repeat("{}\n", 1000)
-			if err := errors.Join(os.Mkdir(filepath.Join(dir, "imagenet"), 0o755), os.WriteFile(filepath.Join(dir, "imagenet", "a.jsonl"), []byte(lines), 0o644)); err != nil {
-				t.Fatal(err)
+			var texts strings.Builder // their lengths are log-logistic
+			for i := range 4000 {
+				quantile := (float64(i*7919%4000) + .5) / 4000
+				fmt.Fprintf(&texts, "{\"text\": %q}\n", strings.Repeat("word ", 1+int(50*math.Cbrt(quantile/(1-quantile)))))
 			}
 			sh := startShell(t, dir)
-			if output, status := sh.run("millrace index -q imagenet --batch-size 64"); status != "0" {
-				t.Fatalf("index: %s", output)
+			for name, lines := range map[string]string{"imagenet": strings.Repeat("{}\n", 1000), "texts": texts.String()} {
+				if err := errors.Join(os.Mkdir(filepath.Join(dir, name), 0o755), os.WriteFile(filepath.Join(dir, name, "a.jsonl"), []byte(lines), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+				if output, status := sh.run("millrace index -q " + name + " --batch-size 64"); status != "0" {
+					t.Fatalf("index: %s", output)
+				}
 			}
 			sh.follow(t, name, commands, nil)
 		})

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/millrace-data/millrace/chunkindex"
+	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 )
 
@@ -296,6 +300,72 @@ func TestPlan_ReportsLastRowBelow64Rows(t *testing.T) {
 			if strings.Contains(o.stderr, want) != stated || strings.Contains(o.stderr, "rows") != stated {
 				t.Errorf("%d samples, plan %s: got %q, want the last row stated: %t", lines, from, o.stderr, stated)
 			}
+		}
+	}
+}
+
+// TestPlan_ComparesWorkOfRanks compares the work of two ranks with figures computed by hand, once by
+// a cost table and once by stored lengths, which are as many blocks of 512 bytes.
+func TestPlan_ComparesWorkOfRanks(t *testing.T) {
+	const repeated = 64
+	pattern := []uint32{3, 3, 1, 1, 0, 2, 2, 4} // two batches, which are repeated
+	from, dir := t.TempDir(), filepath.Join(t.TempDir(), "shards")
+	for i := range repeated * len(pattern) {
+		blocks := max(pattern[i%len(pattern)], 1) - 1 // after a header of 512 bytes
+		if err := os.WriteFile(filepath.Join(from, fmt.Sprintf("%04d.txt", i)), make([]byte, 512*blocks), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, "pack", from, dir, "--chunk-size", "56KiB", "--batch-size", "4", "--shuffle", "none")
+	l, err := location.Parse(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stores location.Stores
+	d, err := stores.OpenIndex(t.Context(), l, chunkindex.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	st, err := d.Selections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	costs := slices.Repeat(pattern, repeated)
+	digest, _, err := st.WriteCosts(t.Context(), d.Index.Generation(), d.Index.Samples(), func(yield func([]uint32, error) bool) { yield(costs, nil) })
+	if err == nil {
+		err = st.NameCosts(t.Context(), d.Index.Generation(), "tokens", digest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, balance := range []string{"cost:tokens", "bytes"} {
+		var out struct{ Work orders.Work }
+		if err := json.Unmarshal([]byte(ok(t, "plan", dir, "--balance", balance, "--bucket", "2", "--world-size", "2", "--json").stdout), &out); err != nil {
+			t.Fatal(err)
+		}
+		variance, wide := 0.0563, 2.7606
+		want := []orders.Division{
+			{WorldSize: 2, Balance: "samples", Bucket: 1, Time: 1.4118, Worst: 1.5, Padding: 0.15, Variance: &variance},
+			{WorldSize: 2, Balance: balance, Bucket: 1, Time: 1.0588, Worst: 1.1111, Padding: 0.2917, Variance: &variance},
+			{WorldSize: 2, Balance: balance, Bucket: 2, Time: 1.0588, Worst: 1.2, Padding: 0.15, Variance: &wide},
+		}
+		if w := out.Work; w.Balance != balance || w.Batches != 2*repeated || w.Of != 2*repeated || !reflect.DeepEqual(w.Shares, want) {
+			t.Errorf("%s: got %+v, want %+v", balance, w, want)
+		}
+	}
+	text := ok(t, "plan", dir, "--balance", "cost:tokens", "--world-size", "2,3").stdout
+	for _, want := range []string{"work of ranks, cost tokens, shuffle none, 128 of 128 batches:", "2       cost:tokens   1        1.059        1.111        29.2 %    0.06"} {
+		if !strings.Contains(text, want) || strings.Count(text, "cost:tokens") != 2 {
+			t.Errorf("got\n%s\nwant %q in it, and two rows by cost", text, want)
+		}
+	}
+	for wrong, want := range map[string]string{
+		"--balance bytes --bucket 1000000": "exceeds 1048576 samples", "--balance bytes --batch-size 1000": "larger than the dataset", "--balance cost:pixels": "cost table pixels",
+	} {
+		o := millrace(t, nil, append([]string{"plan", dir, "--world-size", "2"}, strings.Fields(wrong)...)...)
+		if o.code == 0 || !strings.Contains(o.stderr, want) {
+			t.Errorf("%s: got exit code %d and %s, want %q", wrong, o.code, o.stderr, want)
 		}
 	}
 }

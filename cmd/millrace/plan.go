@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -27,11 +28,16 @@ type planQuestion struct {
 	prices []orders.Price
 	job    simulateFlags // the simulated job, for prices
 	batch  *uint64       // --batch, which only explain has
+
+	balance string // costs of samples, for the work of ranks
+	bucket  uint64
 }
 
 func (q *planQuestion) define(f *cli.Flags) {
-	parameterFlags(f, &q.opt, address.Order|address.Batching, "seed", "tail")
+	parameterFlags(f, &q.opt, address.Order|address.Batching, "seed", "tail", "bucket")
 	f.Numbers(&q.WorldSizes, "world-size", nil, "`N,...` world sizes: for each, compare shares of ranks with and without locality")
+	f.Text(&q.balance, "balance", "", "`bytes|cost:NAME` compare the work of ranks by these costs: time, padding, mixing")
+	f.Between(&q.bucket, "bucket", 1, shuffle.MaxBlock, 0, "with --balance, also compare blocks of this many batches of similar cost")
 	f.Numbers(&q.Homes, "homes", nil, "`N,...` gateway counts to compare with locality (default the world size)")
 	f.Numbers(&q.Gateways, "gateways", nil, "`N,...` gateway counts: chunks read again after a change, or costs with --prices")
 	f.Sizes(&q.Caches, "cache-size", nil, "`SIZE,...` gateway cache sizes: also count store requests of a later epoch")
@@ -51,6 +57,7 @@ func (q *planQuestion) check(f *cli.Flags, dataset string) {
 	if q.batch != nil {
 		f.Fault("--batch requires a gateway: run 'millrace serve %[1]s', then 'millrace explain http://127.0.0.1:8080 --batch %[2]d'", quoted, *q.batch)
 	}
+	q.checkBalance(f)
 	if len(q.prices) > 0 || !f.Missing("prices") {
 		q.checkPrices(f)
 		return
@@ -67,6 +74,22 @@ func (q *planQuestion) check(f *cli.Flags, dataset string) {
 	}
 	if len(q.WorldSizes) > 0 && len(q.Gateways) > 0 && slices.Max(q.Gateways) > slices.Max(q.WorldSizes) {
 		f.Fault("--gateways %d: must be at most --world-size, %d: a gateway without a rank reads nothing", slices.Max(q.Gateways), slices.Max(q.WorldSizes))
+	}
+}
+
+func (q *planQuestion) checkBalance(f *cli.Flags) {
+	name, isCost := strings.CutPrefix(q.balance, "cost:")
+	switch {
+	case q.balance == "":
+		if f.Set.Changed("bucket") {
+			f.Fault("--bucket requires --balance")
+		}
+	case q.balance != "bytes" && (!isCost || name == ""):
+		f.Fault("--balance %q: must be bytes or cost:NAME", q.balance)
+	case len(q.WorldSizes) == 0 && f.Missing("world-size"):
+		f.Fault("--balance requires --world-size")
+	case len(q.Homes) > 0 || len(q.Gateways) > 0 || len(q.prices) > 0:
+		f.Fault("--balance accepts no --homes, --gateways and --prices")
 	}
 }
 
@@ -102,6 +125,12 @@ func (a *app) plan() *cobra.Command {
 		Long: `Compares orders of a dataset: the memory that each requires, the quality of its shuffle, and the
 store requests per epoch; with --cache-size also those of a later epoch. Reads only the index.
 
+With --balance, it compares the work of ranks, by bytes or by a cost table: the time of an epoch
+whose steps take as long as the rank with the most cost, relative to equal ranks; padding to the
+longest sample of a share; and the variance of a batch's mean cost, relative to random batches.
+--bucket adds batches of similar cost. At most 2^20 samples, in blocks spread over epoch 0, are
+examined.
+
 With --prices, it simulates two epochs with the defaults of 'millrace simulate'. It prints the cost
 of the first, with empty caches, and of a later one, by order, cache size and number of gateways,
 the cheapest later epoch first.
@@ -113,6 +142,7 @@ per chunk, 10 or 100 classes: at 4.0 a class's share of a batch varies four time
 a warning recommends another order.`,
 		Example: `  millrace plan s3://bucket/imagenet --batch-size 1024 --cache-size 64GiB
   millrace plan s3://bucket/imagenet --batch-size 2048 --world-size 8,96 --homes 1,4,8
+  millrace plan s3://bucket/texts --balance cost:tokens --bucket 32 --world-size 8,64
   millrace plan s3://bucket/imagenet --cache-size 16GiB,64GiB --gateways 1,3 --world-size 32 \
     --rate 16000/s --prices requests=0.4,egress=0.09,gateway=1.2,accelerator=2.5`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
@@ -139,9 +169,19 @@ func (a *app) runPlan(ctx context.Context, d location.Dataset, p *planQuestion) 
 	if q.Order, err = orderOf(&opt, def); err != nil {
 		return cli.Usage(err, "millrace plan")
 	}
+	ranks := q.WorldSizes
+	if p.balance != "" {
+		q.WorldSizes = nil // shares by cost replace those by locality
+	}
 	out, err := orders.Compare(d.Index, q)
 	if err != nil {
 		return err
+	}
+	if p.balance != "" {
+		w := orders.WorkQuestion{Order: q.Order, BatchSize: out.BatchSize, Bucket: p.bucket, WorldSizes: ranks, Balance: p.balance}
+		if out.Work, err = examine(ctx, d, w); err != nil {
+			return fmt.Errorf("%s: %w", d.Loc, err)
+		}
 	}
 	for _, line := range out.Warnings() {
 		a.Say("%s", line)
@@ -152,6 +192,30 @@ func (a *app) runPlan(ctx context.Context, d location.Dataset, p *planQuestion) 
 		}
 	}
 	return a.Print(&out, func(w io.Writer) { out.Print(w, d.Loc.String()) })
+}
+
+// examine examines the work of ranks by stored lengths or by a cost table.
+func examine(ctx context.Context, d location.Dataset, q orders.WorkQuestion) (*orders.Work, error) {
+	q.Costs = func(ctx context.Context, samples []uint64) ([]uint32, error) {
+		return orders.StoredLengths(ctx, d.Index, samples)
+	}
+	if name, ok := strings.CutPrefix(q.Balance, "cost:"); ok {
+		st, err := d.Selections()
+		if err != nil {
+			return nil, err
+		}
+		digest, err := st.CostsNamed(ctx, d.Index.Generation(), name)
+		if err != nil {
+			return nil, err
+		}
+		costs, err := st.OpenCosts(ctx, digest, d.Index.Generation(), d.Index.First())
+		if err != nil {
+			return nil, err
+		}
+		defer costs.Close()
+		q.Costs = func(ctx context.Context, samples []uint64) ([]uint32, error) { return costs.Append(ctx, nil, samples) }
+	}
+	return orders.NewWork(ctx, d.Index, q)
 }
 
 // costs returns the costs of the orders that have no window, or the given one.

@@ -3,7 +3,6 @@ package orders
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/millrace-data/millrace/chunkindex"
@@ -37,6 +36,7 @@ type Comparison struct {
 	Locality   *Locality `json:"locality,omitempty"`
 	Orders     []Row     `json:"orders"`
 	Samples    uint64    `json:"samples"`
+	Work       *Work     `json:"work,omitempty"`
 
 	warnings []string
 }
@@ -64,7 +64,7 @@ func newVariances(v shuffle.BatchVariance, known bool) Variances {
 		return Variances{}
 	}
 	digits := func(x float64) *float64 {
-		x = math.Round(x*1e4) / 1e4
+		x = round(x)
 		return &x
 	}
 	return Variances{digits(v.Chunk), digits(v.Ten), digits(v.Hundred)}

@@ -21,6 +21,9 @@ func (c *Comparison) Print(w io.Writer, name string) {
 	if c.Costs != nil {
 		c.Costs.print(w)
 	}
+	if c.Work != nil {
+		c.Work.print(w)
+	}
 	if c.Locality != nil {
 		fmt.Fprintf(w, "\nshared by locality, shuffle %s:\n\n", c.Locality.Describe())
 		c.Locality.print(w)
