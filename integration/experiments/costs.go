@@ -48,7 +48,7 @@ func fullCosts() costsSize {
 func costs(z costsSize) lab.Experiment {
 	return lab.Experiment{
 		Name:  "costs",
-		Title: "Equal work per rank: balance and buckets, against Transformers' group_by_length",
+		Title: "Equal work per rank: balance and buckets, against Transformers' samplers",
 		Claim: "`balance` gives ranks equal sums of costs, and `bucket=K` puts similar costs into a batch: little padding, and no rank waits for the longest sample of a step.",
 		Setting: []string{
 			fmt.Sprintf("artificial costs: %d samples, log-normal with a median of 512 and sigma %v", z.samples, z.sigmas),
@@ -56,15 +56,16 @@ func costs(z costsSize) lab.Experiment {
 			fmt.Sprintf("an epoch in `shuffle=full` order, without its last, incomplete batch. %d samples for each rank of a step", rankSamples),
 			fmt.Sprintf("for the spread, %d samples are drawn at random, with repetition, from a real set", z.samples),
 			"a rank's step takes as long as the sum of its costs; the ideal step is the mean of the ranks. No bytes are read",
-			"padding: the share of positions without a token, if each rank pads its batch to its longest sample, with micro-batches each of them",
+			"padding: the share of positions without a token, if each rank pads its batch to its longest sample",
 			"chi-square: of the classes in a batch, divided by their number less one; 1 for independent draws. Classes are ten of equally many samples by cost, or a real set's own",
 		},
 		Arms: []lab.Arm{
 			{Name: "contiguous", What: "each rank gets a contiguous part of the batch"},
 			{Name: "balance", What: "the samples of a batch [divided by cost](../spec/order.md#10-costs)"},
 			{Name: "bucket=K", What: "`bucket=K`, with contiguous parts unless balance is named"},
-			{Name: "micro", What: fmt.Sprintf("`bucket=%d` with balance and `micro=%d`", bucketed, microed)},
+			{Name: "micro=M", What: "each share divided by cost into M micro-batches, each of which is padded to its own longest sample"},
 			{Name: "group_by_length", What: "Transformers' `LengthGroupedSampler`: megabatches of 50 batches of a rank, sorted by length. Step s of rank r is batch s x ranks + r of that order"},
+			{Name: "batch_rebalance", What: fmt.Sprintf("Transformers' `BatchRebalanceSampler`, without and with %d accumulated micro-batches: contiguous parts of the sorted batch, sized so that padded costs are about equal. Its costs have no quadratic term here", microed)},
 		},
 		Pass: []lab.Mark{
 			{Name: "bound", Want: "balance, with and without bucket: every step's slowest rank at most 1.02 x the mean, or the largest cost if that is more", Fails: "omit the exchanges after the longest samples are dealt", Measured: true},
@@ -253,6 +254,24 @@ func contiguous(ranks int) func([]uint32) [][][]uint32 {
 	return func(costs []uint32) (shares [][][]uint32) {
 		for part := range slices.Chunk(costs, len(costs)/ranks) {
 			shares = append(shares, [][]uint32{part})
+		}
+		return shares
+	}
+}
+
+// rebalanced divides a batch as batch_rebalance does.
+func rebalanced(ranks, micro int) func([]uint32) [][][]uint32 {
+	return func(costs []uint32) (shares [][][]uint32) {
+		for _, own := range published.Rebalance(costs, ranks, micro, 0) {
+			var parts [][]uint32
+			for _, places := range own {
+				var part []uint32
+				for _, place := range places {
+					part = append(part, costs[place])
+				}
+				parts = append(parts, part)
+			}
+			shares = append(shares, parts)
 		}
 		return shares
 	}

@@ -85,6 +85,7 @@ func (z costsSize) arms(costs []uint32) ([]orderArm, error) {
 	all := []orderArm{
 		{name: "contiguous", order: order, deal: plain},
 		{name: "balance", order: order, deal: balanced(z.few, 1), mixed: true},
+		{name: fmt.Sprintf("balance, micro=%d", microed), order: order, deal: balanced(z.few, microed), mixed: true},
 	}
 	for _, k := range z.buckets {
 		all = append(all, orderArm{name: fmt.Sprintf("bucket=%d", k), order: arranged(costs, order, k, batch), k: k, deal: plain})
@@ -92,8 +93,10 @@ func (z costsSize) arms(costs []uint32) ([]orderArm, error) {
 	buckets := arranged(costs, order, bucketed, batch)
 	return append(all,
 		orderArm{name: fmt.Sprintf("bucket=%d, balance", bucketed), order: buckets, deal: balanced(z.few, 1), mixed: true},
-		orderArm{name: fmt.Sprintf("the same, micro=%d", microed), order: buckets, deal: balanced(z.few, microed), mixed: true},
+		orderArm{name: fmt.Sprintf("bucket=%d, balance, micro=%d", bucketed, microed), order: buckets, deal: balanced(z.few, microed), mixed: true},
 		orderArm{name: "group_by_length", order: lengthGrouped(costs), deal: plain},
+		orderArm{name: "batch_rebalance", order: order, deal: rebalanced(z.few, 1), mixed: true},
+		orderArm{name: fmt.Sprintf("batch_rebalance, %d", microed), order: order, deal: rebalanced(z.few, microed), mixed: true},
 	), nil
 }
 
