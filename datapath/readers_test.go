@@ -56,8 +56,8 @@ func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 		if fast.Think < 140*time.Millisecond {
 			t.Errorf("got a pause of %v between batches, want at least the 140 ms it takes", fast.Think)
 		}
-		if fast.Waits.Bytes <= 0 || fast.Waits.Bytes >= 1 {
-			t.Errorf("got %.2f of its time waiting, want a part of it", fast.Waits.Bytes)
+		if fast.Waits <= 0 || fast.Waits >= 1 {
+			t.Errorf("got %.2f of its time waiting, want a part of it", fast.Waits)
 		}
 		if want := float64(400-9*20) / 2 / fast.Rate; !near(fast.Left.Seconds(), want) {
 			t.Errorf("got %v left of the epoch, want about %.1f s", fast.Left, want)

@@ -106,6 +106,17 @@ type Stats struct {
 	BreakerOpen bool             // only probes are sent now
 }
 
+// Add adds the counters of another backend.
+func (s *Stats) Add(o Stats) {
+	s.Requests, s.Retries, s.Hedges = s.Requests+o.Requests, s.Retries+o.Retries, s.Hedges+o.Hedges
+	if s.Errors == nil {
+		s.Errors = map[string]int64{}
+	}
+	for kind, n := range o.Errors {
+		s.Errors[kind] += n
+	}
+}
+
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
 	b.mu.Lock()

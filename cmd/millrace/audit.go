@@ -27,7 +27,6 @@ gateway.`,
 			f.Text(&key, "key", "", "`KEY` list when the run read the sample with this key")
 			f.Text(&shard, "shard", "", "`SHARD` shard that holds the sample, if several shards have --key")
 			f.Repeated(&offline, "offline", ",", location.Split, "`DATASET` index to read for --key; for a mixture NAME=DATASET per source")
-			f.Output(a.App)
 			check := func([]string) {
 				if (key == "") != (len(offline) == 0) {
 					f.Fault("--key and --offline require each other")

@@ -27,7 +27,6 @@ free port, and prints commands to try. A second run reuses the shards.`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var listen string
 			f.Text(&listen, "listen", "", "`ADDRESS` data port (default 127.0.0.1:8080 or a free port)")
-			f.Output(a.App)
 			check := func([]string) {
 				if listen != "" && !node.Loopback(listen) {
 					f.Fault("--listen %q: must be a loopback HOST:PORT, because the demo has no access control", listen)

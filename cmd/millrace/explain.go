@@ -25,7 +25,6 @@ lists each sample of that batch with its shard and range. Reads no data.`,
 			var batch *uint64
 			f.Optional(&batch, "batch", "batch number, from 0")
 			p.define(f, ^address.Showing)
-			f.Output(a.App)
 			check := func(args []string) {
 				if _, _, ok := location.Served(args[0], ""); !ok {
 					f.Fault("%s is a dataset, not a gateway: serve it with 'millrace serve', or compare its orders with 'millrace plan'", location.HideSecrets(args[0]))

@@ -112,7 +112,6 @@ several gateways in the same order for all ranks, rank R of W first uses gateway
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
 			x.define(f)
-			f.Output(a.App)
 			return func(args []string) { x.check(f, args) }, func(ctx context.Context, args []string) error {
 				rep, err := a.runFetch(ctx, &x, args)
 				if err != nil {

@@ -34,7 +34,6 @@ objects younger than --grace.`,
 			f.Flag(&opt.KeepUsed, "keep-used", "keep generations with subsets, quarantines, costs, snapshots or reports")
 			f.Duration(&opt.ReportsOlder, "reports-older", 0, "delete older reports if no snapshot contains them (default never)")
 			f.Flag(&yes, "yes", "delete without asking (default: ask on a terminal, else only list)")
-			f.Output(a.App)
 			check := func(args []string) { l = one(f, args[0]).OfIndex() }
 			return check, func(ctx context.Context, _ []string) error {
 				return s.With(ctx, l, false, func(ctx context.Context, st objstore.Store) error { return a.runGC(ctx, st, l, opt, yes) })

@@ -229,7 +229,6 @@ func (a *app) index() *cobra.Command {
 			x.define(f)
 			x.defineFormat(f)
 			x.definePlace(f)
-			f.Output(a.App)
 			check := func(args []string) {
 				x.check(f)
 				if l = x.place(f, args[0]); x.files != "" {
@@ -299,7 +298,6 @@ exit code is 1.`,
 			var l location.Location
 			var parallel int
 			f.Number(&parallel, "parallel", 1, 8, "chunks to read concurrently")
-			f.Output(a.App)
 			check := func(args []string) { l = one(f, args[0]) }
 			return check, onDataset(&l, func(ctx context.Context, d location.Dataset) error { return a.runVerify(ctx, d, parallel) })
 		},

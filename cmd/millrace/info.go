@@ -24,7 +24,6 @@ it also counts files that changed since the index was made, if that takes at mos
 			var l location.Location
 			var name string
 			f.Text(&name, "dataset", "", "`NAME` dataset (default the one in the address, or the gateway's default)")
-			f.Output(a.App)
 			check := func(args []string) {
 				if address, dataset, ok := location.Served(args[0], name); ok {
 					args[0], name = address, dataset
@@ -62,7 +61,6 @@ func (a *app) datasets() *cobra.Command {
 		Long:    `Lists the datasets of a gateway by their addresses for other commands, the default first.`,
 		Example: "  millrace datasets http://gw:8080\n  millrace datasets http://gw:8080 --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			f.Output(a.App)
 			check := func(args []string) {
 				if gateway, name, _ := location.Served(args[0], ""); name != "" {
 					f.Fault("%s names a dataset: use %s, or run 'millrace info'", location.HideSecrets(args[0]), location.HideSecrets(gateway))
@@ -90,7 +88,6 @@ func (a *app) list(kind, short, long string, find func(context.Context, objstore
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
-			f.Output(a.App)
 			check := func(args []string) {
 				if location.IsGateway(args[0]) {
 					f.Fault("%s is a gateway: the store of the dataset holds its %s: use its address, such as s3://bucket/imagenet", location.HideSecrets(args[0]), strings.TrimSuffix(kind, "s")+"s")

@@ -28,7 +28,6 @@ default plan of the current generation. Reads no data.`,
 			f.Text(&q.Shard, "shard", "", "`SHARD` shard that holds the sample, if several shards have --key")
 			f.Text(&q.Epochs, "epochs", "", "`N-N` first and last epoch, or N")
 			f.Repeated(&offline, "offline", ",", location.Split, "`DATASET` index to read, without a gateway; for a mixture NAME=DATASET per source")
-			f.Output(a.App)
 			check := func(args []string) {
 				for _, dataset := range offline {
 					from = append(from, one(f, dataset))

@@ -40,7 +40,6 @@ files; the command without --part publishes when all parts are done.`,
 			f.Flag(&opt.SkipSpecial, "skip-special", "skip links, devices and pipes (default: fail)")
 			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` directory for temporary files of large shards (default the system's)")
 			x.define(f)
-			f.Output(a.App)
 			check := func(args []string) {
 				x.check(f)
 				l = one(f, args[len(args)-1])

@@ -149,7 +149,6 @@ a warning recommends another order.`,
 			var q planQuestion
 			var l location.Location
 			q.define(f)
-			f.Output(a.App)
 			check := func(args []string) {
 				if q.check(f, args[0]); f.Err() == nil {
 					l = one(f, args[0])

@@ -52,7 +52,6 @@ Bad samples are listed with --key or --keys, or found with --verify. Nothing is 
 			f.Text(&x.file, "keys", "", "`FILE` file of bad samples, one per line: key, tab, reason, tab, shard (-: stdin)")
 			f.Text(&x.reason, "reason", "", "`TEXT` reason for samples that have no reason in the file")
 			f.Flag(&x.verify, "verify", "find bad samples: read every chunk and compare it with the index")
-			f.Output(a.App)
 			check := func(args []string) {
 				l = one(f, args[0])
 				if len(x.keys) == 0 && x.file == "" && !x.verify {

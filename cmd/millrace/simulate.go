@@ -116,7 +116,6 @@ ignores CPU time, failures and other users of the store. See docs/simulate.md.`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x simulateFlags
 			x.define(f)
-			f.Output(a.App)
 			check := func(args []string) { x.check(f, args) }
 			return check, func(ctx context.Context, args []string) error { return a.runSimulate(ctx, &x) }
 		},

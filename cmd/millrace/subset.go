@@ -49,7 +49,6 @@ subset=DIGEST:train means any split. Nothing is copied.`,
 			f.Text(&split, "into", "", "`NAME=PART,...` subsets, with relative sizes or patterns of shards")
 			f.Text(&salt, "salt", "", "`TEXT` input of the hash: another text gives another split with the same sizes")
 			f.Text(&file, "keys", "", "`FILE` file of samples, one per line: key, or key, tab, shard (-: stdin)")
-			f.Output(a.App)
 			check := func(args []string) {
 				l = one(f, args[0])
 				if (split == "") == (file == "") {

@@ -21,7 +21,6 @@ token's digest. Clients read the token from MILLRACE_TOKEN or the file of MILLRA
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var life time.Duration
 			f.Duration(&life, "expires", 0, "time until the token expires, such as 90d (0: never)")
-			f.Output(a.App)
 			check := func(args []string) {
 				if !auth.ValidName(args[0]) || args[0] == auth.Anonymous().Name {
 					f.Fault("NAME %.64q: must be letters, digits, dot, dash and underscore, and not %q", args[0], "anonymous")

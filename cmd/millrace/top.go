@@ -35,7 +35,6 @@ are on the admin port of a gateway that has one.`,
 			var every time.Duration
 			f.Duration(&every, "interval", pollEvery, "time between two polls")
 			f.Flag(&once, "once", "print everything once, as text")
-			f.Output(a.App)
 			check := func(args []string) {
 				if every < leastEvery {
 					f.Fault("--interval must be at least %v", leastEvery)

@@ -27,7 +27,6 @@ func (a *app) version() *cobra.Command {
 		Use: "version", Short: "Print the version",
 		Example: "  millrace version\n  millrace version --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
-			f.Output(a.App)
 			return nil, func(context.Context, []string) error {
 				v := buildInfo()
 				return a.Print(v, func(w io.Writer) { fmt.Fprintln(w, v) })

@@ -31,7 +31,6 @@ full. A second run skips loaded data. Use the job's plan parameters, which set t
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
 			p.define(f, address.Order|address.Choice|address.Batching)
-			f.Output(a.App)
 			check := func(args []string) { served(f, args, &p.dataset); gateways(f, args) }
 			return check, func(ctx context.Context, args []string) error {
 				return a.ask(ctx, args[0], p.dataset, func(c *client.Client) error { return a.runWarm(ctx, c, &p) })

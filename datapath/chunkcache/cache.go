@@ -45,8 +45,6 @@ type Stats struct {
 	Failures  uint64 // loads that ended in an error
 	Evictions uint64
 	Expected  uint64 // evictions of chunks that a reader needed soon
-	HitBytes  uint64
-	LoadBytes uint64
 
 	Chunks      int64 // in memory
 	Bytes       int64 // size of their slots

@@ -209,7 +209,6 @@ func (c *Cache[K]) count(reader bool, l *Leases[K]) {
 		switch there := e != nil && e.resident(); {
 		case there && reader:
 			c.stats.Hits++
-			c.stats.HitBytes += uint64(e.slot.length)
 		case !there:
 			if reader {
 				c.stats.Misses++
@@ -332,7 +331,6 @@ func (c *Cache[K]) keep(e *entry[K]) {
 	}
 	c.stats.Chunks++
 	c.stats.Bytes += e.slot.class
-	c.stats.LoadBytes += uint64(e.slot.length)
 	c.stats.OpenLeases += int64(e.refs)
 }
 

@@ -21,7 +21,7 @@ type clock struct {
 
 	busy, over float64 // seconds with an open answer, and seconds with more than most open
 
-	seconds, planning, bytes, sending float64 // seconds since the rank was first seen, and seconds that it waited, by cause
+	seconds, bytes float64 // seconds since the rank was first seen, and seconds that it waited for bytes
 
 	spent Spent // does not decay
 }
@@ -43,13 +43,6 @@ func (a Arrival) from(now time.Time) time.Time {
 		return now
 	}
 	return a.Since
-}
-
-// Shares are the shares of a rank's recent time that it waited, by the gateway's activity.
-type Shares struct {
-	Planning float64 // planning the batch, or waiting for memory to do so
-	Bytes    float64
-	Sending  float64
 }
 
 // Spent is a rank's time since it was first seen, in seconds by activity. It only grows, so the
@@ -75,7 +68,7 @@ func (c *clock) pass(now time.Time) {
 	c.until = now
 	fade := math.Exp(-since / ofLate.Seconds())
 	c.spent.All += since
-	c.seconds, c.planning, c.bytes, c.sending = c.seconds*fade+since, c.planning*fade, c.bytes*fade, c.sending*fade
+	c.seconds, c.bytes = c.seconds*fade+since, c.bytes*fade
 	c.busy, c.over = c.busy*fade, c.over*fade
 	if c.open > 0 {
 		c.busy += since
@@ -91,7 +84,6 @@ func (c *clock) pass(now time.Time) {
 		c.bytes += since
 		c.spent.Bytes += since
 	default:
-		c.sending += since
 		c.spent.Sending += since
 	}
 }
@@ -108,10 +100,9 @@ func (c *clock) asked(came, now time.Time, ahead, jumped bool) {
 		c.most = max(c.most, 1)
 	}
 	waits := !ahead && c.open+1 >= c.most
-	before, bytes, sending := c.until, c.bytes, c.sending
+	before, spent := c.until, c.spent
 	c.pass(now)
-	if since := c.until.Sub(before).Seconds(); waits && since > 0 && c.bytes <= bytes && c.sending <= sending {
-		c.planning += since
+	if since := c.until.Sub(before).Seconds(); waits && since > 0 && c.spent.Bytes == spent.Bytes && c.spent.Sending == spent.Sending {
 		c.spent.Planning += since
 	}
 	c.open++
@@ -130,11 +121,10 @@ func (c *clock) ended(now time.Time) {
 	c.open--
 }
 
-// shares returns the shares of the time until now.
-func (c *clock) shares(now time.Time) Shares {
-	c.pass(now)
-	if c.seconds == 0 {
-		return Shares{}
+// waits returns the share of the recent time until now in which the rank waited for bytes.
+func (c *clock) waits(now time.Time) float64 {
+	if c.pass(now); c.seconds == 0 {
+		return 0
 	}
-	return Shares{Planning: min(c.planning/c.seconds, 1), Bytes: min(c.bytes/c.seconds, 1), Sending: min(c.sending/c.seconds, 1)}
+	return min(c.bytes/c.seconds, 1)
 }

@@ -169,14 +169,14 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 	}
 }
 
-// TestClock_SharesFade checks that shares cover recent time: old values hardly count.
-func TestClock_SharesFade(t *testing.T) {
+// TestClock_WaitsFade checks that the share of waiting covers recent time: old values hardly count.
+func TestClock_WaitsFade(t *testing.T) {
 	var c clock
-	if got := c.shares(begin()); got != (Shares{}) {
-		t.Errorf("before any request: got %+v, want nothing", got)
+	if got := c.waits(begin()); got != 0 {
+		t.Errorf("before any request: got %v, want nothing", got)
 	}
 	now := begin()
-	wait := func(ask, answer, end time.Duration, want Shares) {
+	wait := func(ask, answer, end time.Duration, want float64) {
 		t.Helper()
 		came := now
 		now = now.Add(ask)
@@ -185,20 +185,17 @@ func TestClock_SharesFade(t *testing.T) {
 		c.answered(now)
 		now = now.Add(end)
 		c.ended(now)
-		got := c.shares(now)
-		for of, pair := range map[string][2]float64{"planning": {got.Planning, want.Planning}, "bytes": {got.Bytes, want.Bytes}, "sending": {got.Sending, want.Sending}} {
-			if math.Abs(pair[0]-pair[1]) > .01 {
-				t.Errorf("share of %s: got %.3f, want %.3f", of, pair[0], pair[1])
-			}
+		if got := c.waits(now); math.Abs(got-want) > .01 {
+			t.Errorf("got a share of %.3f, want %.3f", got, want)
 		}
 	}
-	wait(0, time.Second, 3*time.Second, Shares{Bytes: .232, Sending: .768})
-	wait(10*ofLate, 0, 0, Shares{Planning: 1})
-	wait(0, 10*ofLate, 0, Shares{Bytes: 1})
-	wait(0, 0, 10*ofLate, Shares{Sending: 1})
-	now = now.Add(ofLate) // the rank processes its batch; of the sending time, which was 10 times as long, a part remains
-	if got, want := c.shares(now).Sending, 10/math.E/(10/math.E+1); math.Abs(got-want) > .01 {
-		t.Errorf("after a pause: got a share of sending of %.3f, want %.3f", got, want)
+	wait(0, time.Second, 3*time.Second, .232)
+	wait(10*ofLate, 0, 0, 0) // planning
+	wait(0, 0, 10*ofLate, 0) // sending
+	wait(0, 10*ofLate, 0, 1)
+	now = now.Add(ofLate) // the rank processes its batch; of the wait, which was 10 times as long, a part remains
+	if got, want := c.waits(now), 10/math.E/(10/math.E+1); math.Abs(got-want) > .01 {
+		t.Errorf("after a pause: got a share of %.3f, want %.3f", got, want)
 	}
 }
 

@@ -33,7 +33,7 @@ type Reader struct {
 	Behind uint64        // batches behind the fastest rank of its job
 	Left   time.Duration // time to the end of the epoch at its usual rate; 0: unknown
 	Think  time.Duration // recent mean time from the end of an answer to the next request
-	Waits  Shares        // shares of its recent time
+	Waits  float64       // share of its recent time that it waited for bytes
 	Spent  Spent
 	Idle   time.Duration // time since its last request
 
@@ -170,8 +170,8 @@ func (k *rank) describe(key rankKey, now time.Time) Reader {
 		left := float64(k.total-min(k.first, k.total)) / float64(key.WorldSize) * k.seconds / k.samples
 		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
 	}
-	out.Think, out.Waits = k.think(), k.clock.shares(now)
-	out.Spent = k.clock.spent // shares has just updated it
+	out.Think, out.Waits = k.think(), k.clock.waits(now)
+	out.Spent = k.clock.spent // waits has just updated it
 	return out
 }
 

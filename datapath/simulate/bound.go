@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -46,13 +47,7 @@ func (r *Result) Bounds(e *Epoch) []Bound {
 		}
 		all = append(all, Bound{"fetchers", seconds(busy / float64(s.Fetchers) / gateways), fmt.Sprintf("(%s) / %d fetchers", sum, s.Fetchers*s.Gateways)})
 	}
-	for i := range all { // move the largest bound to the front, and keep the order of the others
-		if all[i].Time > all[0].Time {
-			top := all[i]
-			copy(all[1:i+1], all[:i])
-			all[0] = top
-		}
-	}
+	slices.SortStableFunc(all, func(a, b Bound) int { return int(b.Time - a.Time) })
 	return all
 }
 

@@ -25,7 +25,7 @@ type Command struct {
 
 	Manual string // continues Long in the help with all flags
 
-	Settings bool // flags with a section are settings: the environment and a configuration file can set them too
+	Settings bool // flags with a section are settings: the environment and a configuration file can set them too; no --json
 
 	// Setup defines the flags. It returns a check of their values, which may be nil, and the body of the command.
 	Setup func(f *Flags) (check func(args []string), body func(ctx context.Context, args []string) error)
@@ -42,7 +42,11 @@ func (a *App) Build(c Command) *cobra.Command {
 	if c.Settings {
 		flags = a.Settings
 	}
-	f := flags(cmd.Flags(), func(f *Flags) { check, body = c.Setup(f) })
+	f := flags(cmd.Flags(), func(f *Flags) {
+		if check, body = c.Setup(f); !c.Settings {
+			f.Flag(&a.JSON, "json", "print JSON")
+		}
+	})
 	want := argumentsOf(c.Use)
 	complete(cmd, want)
 	cmd.Args = func(_ *cobra.Command, args []string) error { want.check(f, args); return nil }

@@ -347,6 +347,3 @@ func (f *Flags) Flag(p *bool, name, usage string) {
 	Var(f, p, name, *p, Kind[bool]{Name: "bool", Parse: parse, Format: strconv.FormatBool}, usage)
 	f.Set.Lookup(name).NoOptDefVal = "true"
 }
-
-// Output defines the flag --json.
-func (f *Flags) Output(a *App) { f.Flag(&a.JSON, "json", "print JSON") }

@@ -113,16 +113,7 @@ func (s *Stores) leave(key backendKey, b *sharedBackend) {
 	}
 	delete(s.backends, key)
 	_ = b.Close() // nothing was written, so Close cannot lose data
-	last := b.Stats()
-	s.ended.Requests += last.Requests
-	s.ended.Retries += last.Retries
-	s.ended.Hedges += last.Hedges
-	if s.ended.Errors == nil {
-		s.ended.Errors = map[string]int64{}
-	}
-	for kind, n := range last.Errors {
-		s.ended.Errors[kind] += n
-	}
+	s.ended.Add(b.Stats())
 }
 
 // Stats returns the sums of all closed backends, so that totals never fall, followed by the counts

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/millrace-data/millrace/cluster/discovery"
 	"github.com/millrace-data/millrace/gateway"
 	"github.com/millrace-data/millrace/gateway/audit"
@@ -46,11 +48,7 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 		return settingError("audit-log", err)
 	}
 	c.Audit = s.audit
-	s.closers = append(s.closers, func() {
-		if err := s.audit.Close(); err != nil {
-			s.log.Error().Err(err).Msg("audit log lines lost")
-		}
-	})
+	s.atEnd(s.audit.Close, zerolog.ErrorLevel, "audit log lines lost")
 	return nil
 }
 

@@ -74,6 +74,15 @@ func (s *Node) Close() {
 	s.closers = nil
 }
 
+// atEnd makes Close close a part, and log its error.
+func (s *Node) atEnd(end func() error, level zerolog.Level, words string) {
+	s.closers = append(s.closers, func() {
+		if err := end(); err != nil {
+			s.log.WithLevel(level).Err(err).Msg(words)
+		}
+	})
+}
+
 // New opens the datasets and connects the parts. It starts nothing.
 func New(ctx context.Context, c *Config) (*Node, error) {
 	s := &Node{cfg: c, log: c.Log}
@@ -131,11 +140,7 @@ func (s *Node) open(ctx context.Context) error {
 	if s.gateway, err = gateway.New(cfg); err != nil {
 		return err
 	}
-	s.closers = append(s.closers, func() {
-		if err := s.gateway.Close(); err != nil {
-			s.log.Warn().Err(err).Msg("gateway not closed cleanly")
-		}
-	})
+	s.atEnd(s.gateway.Close, zerolog.WarnLevel, "gateway not closed cleanly")
 	return nil
 }
 
@@ -149,11 +154,7 @@ func (s *Node) openTraces(ctx context.Context) error {
 		return err
 	}
 	s.trace = e.Tracer()
-	s.closers = append(s.closers, func() {
-		if err := e.Close(); err != nil {
-			s.log.Warn().Err(err).Msg("last traces not sent")
-		}
-	})
+	s.atEnd(e.Close, zerolog.WarnLevel, "last traces not sent")
 	return nil
 }
 

@@ -15,7 +15,7 @@ func (s *Node) readers() []stats.Reader {
 			Job:  stats.Job{Dataset: names[r.Dataset], Params: r.Params, BatchSize: r.BatchSize, WorldSize: r.WorldSize},
 			Rank: r.Rank, Epoch: r.Epoch, Batch: r.Batch,
 			BatchesBehind: r.Behind, SamplesPerSecond: r.Rate, ThinkMS: float64(r.Think.Microseconds()) / 1000,
-			WaitingShare: r.Waits.Bytes, Spent: stats.RankTimes(r.Spent), EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
+			WaitingShare: r.Waits, Spent: stats.RankTimes(r.Spent), EpochLeftSeconds: r.Left.Seconds(), IdleSeconds: r.Idle.Seconds(),
 		}
 	}
 	return out

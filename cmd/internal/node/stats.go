@@ -86,18 +86,12 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 // storeStats returns the metrics of all S3 stores, added up. Directories have none.
 func storeStats(stores []s3backend.Stats) []gateway.Stat {
 	var sum s3backend.Stats
-	errs := map[string]int64{}
 	limit, open := 0, 0
 	for _, t := range stores {
-		sum.Requests += t.Requests
-		sum.Retries += t.Retries
-		sum.Hedges += t.Hedges
+		sum.Add(t)
 		limit += t.Limit
 		if t.BreakerOpen {
 			open++
-		}
-		for kind, n := range t.Errors {
-			errs[kind] += n
 		}
 	}
 	if len(stores) == 0 {
@@ -114,7 +108,7 @@ func storeStats(stores []s3backend.Stats) []gateway.Stat {
 		kind := err.Error()
 		out = append(out, gateway.Stat{
 			Name: "store_errors_" + strings.ReplaceAll(kind, " ", "_") + "_total",
-			Help: "Failed requests to S3 services: " + kind + ".", Value: float64(errs[kind]),
+			Help: "Failed requests to S3 services: " + kind + ".", Value: float64(sum.Errors[kind]),
 		})
 	}
 	return out
