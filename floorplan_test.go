@@ -242,7 +242,7 @@ func floorPlan() map[string]room {
 		"cmd/millrace": {
 			ours: []string{
 				"datapath/chunkcache", "chunkindex", "client", "cluster/discovery", "datapath", "datapath/diskcache", "gateway", "chunkindex/importance", "internal", "cmd/internal", "chunkindex/pack", "cluster/peer",
-				"s3backend", "chunkindex/selection", "shuffle", "datapath/simulate",
+				"s3backend", "chunkindex/selection", "shuffle", "datapath/policy", "datapath/simulate",
 			},
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/prometheus/client_golang",

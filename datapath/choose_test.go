@@ -78,14 +78,14 @@ func TestPath_FirstPartFillsTheIdleLine(t *testing.T) {
 func TestSource_DueByPolicy(t *testing.T) {
 	d := newDataset(t, 1, same(120, 3000), 10, 16<<10)
 	plan := d.plan(t, shuffle.None, 0)
-	for _, policy := range append(Policies(), "") {
+	for _, name := range append(policy.Names(), "") {
 		bubble.Test(t, func(t *testing.T) {
-			p := newPath(t, Config{Budget: bud(200 << 10), NoPrefetch: true, Policy: policy})
+			p := newPath(t, Config{Budget: bud(200 << 10), NoPrefetch: true, Policy: name})
 			s := p.Open(d.index, d.store, "set/")
 			defer s.Close()
 			for c := range d.index.Chunks() {
 				if got := s.due(c, -1); got != chunkcache.Never {
-					t.Fatalf("%s: got chunk %d due at %d before there is a reader, want never", policy, c, got)
+					t.Fatalf("%s: got chunk %d due at %d before there is a reader, want never", name, c, got)
 				}
 			}
 			for n := range uint64(3) {
@@ -102,15 +102,15 @@ func TestSource_DueByPolicy(t *testing.T) {
 				switch {
 				case coming.Soon:
 					want, soon = int64(coming.In), soon+1
-				case coming.In != lookahead.Never && policy != PolicyLRU:
+				case coming.In != lookahead.Never && name != policy.LRU:
 					want, later = chunkcache.Soon+1+int64(coming.In), later+1
 				}
 				if got := s.due(c, -1); got != want {
-					t.Errorf("%s: got chunk %d due at %d, want %d", policy, c, got, want)
+					t.Errorf("%s: got chunk %d due at %d, want %d", name, c, got, want)
 				}
 			}
-			if soon == 0 || soon == d.index.Chunks() || (later == 0) != (policy == PolicyLRU) {
-				t.Errorf("%s: got %d chunks due soon and %d later, want some of each", policy, soon, later)
+			if soon == 0 || soon == d.index.Chunks() || (later == 0) != (name == policy.LRU) {
+				t.Errorf("%s: got %d chunks due soon and %d later, want some of each", name, soon, later)
 			}
 		})
 	}

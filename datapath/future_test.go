@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 	"github.com/millrace-data/millrace/shuffle"
@@ -125,12 +126,12 @@ func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	const n, c, w = 128, 64, 4
 	d := oneToAShard(t, n)
-	for policy, in := range map[Policy][2]int{PolicyPlan: {n - c, n - (c - w - 16)}, PolicyLRU: {n * 3 / 4, n}} {
-		t.Run(string(policy), func(t *testing.T) {
+	for name, in := range map[string][2]int{policy.Plan: {n - c, n - (c - w - 16)}, policy.LRU: {n * 3 / 4, n}} {
+		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				d.store.SetFault(slow(5 * time.Millisecond))
 				defer d.store.SetFault(nil)
-				x := d.trialOf(t, c*7/10, Config{Policy: policy}) // the whole memory holds c chunks
+				x := d.trialOf(t, c*7/10, Config{Policy: name}) // the whole memory holds c chunks
 				plan := d.plan(t, shuffle.Window, w)
 				x.epoch(t, plan, 0, 100*time.Millisecond)
 				for e := uint64(1); e < 4; e++ {
@@ -267,7 +268,7 @@ func TestRun_CancelsReadsOfJumpedReader(t *testing.T) {
 // other readers, return the same bodies.
 func TestReaders_HistoryChangesNoByte(t *testing.T) {
 	d := newDataset(t, 61, same(400, 900), 40, 16<<10)
-	for _, policy := range Policies() {
+	for _, rule := range policy.Names() {
 		bubble.Test(t, func(t *testing.T) {
 			type request struct {
 				plan  *shuffle.Plan
@@ -284,7 +285,7 @@ func TestReaders_HistoryChangesNoByte(t *testing.T) {
 			}
 			var want [][]byte
 			for run, budget := range []int64{8 << 20, 150 << 10, 60 << 10} {
-				p := newPath(t, Config{Budget: bud(budget), Policy: policy})
+				p := newPath(t, Config{Budget: bud(budget), Policy: rule})
 				s := p.Open(d.index, d.store, "set/")
 				ctx, stop := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
@@ -311,7 +312,7 @@ func TestReaders_HistoryChangesNoByte(t *testing.T) {
 				}
 				for i := range got {
 					if !bytes.Equal(got[i], want[i]) {
-						t.Errorf("%s, run %d: request %d got another body than on a path without earlier readers", policy, run, i)
+						t.Errorf("%s, run %d: request %d got another body than on a path without earlier readers", rule, run, i)
 					}
 				}
 			}

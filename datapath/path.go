@@ -30,7 +30,7 @@ type Config struct {
 	Fetchers   int              // concurrent store reads; 0: 12 at first, then adapted to the store's bandwidth
 	PartSize   int64            // approximate bytes of one store read; default 16 MiB
 	CheckSHA   bool             // verify the SHA-256 of a chunk when it arrives, in addition to CRC-32C
-	Policy     Policy           // rule that chooses which chunk to evict; default: PolicyPlan
+	Policy     string           // rule that chooses which chunk to evict (policy.Names); default: policy.Plan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
 	Peers      Peers            // other gateways, asked for chunks that are neither in memory nor on disk; nil: none
 	CarryBytes int64            // maximum bytes of one query to a peer for a rank's next batches; default 8 MiB; below 0: no read-ahead from peers

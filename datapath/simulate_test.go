@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/diskcache"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -85,7 +86,7 @@ func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, end
 	b := budget.New(10<<10<<rnd.IntN(7), 2*time.Second)
 	p := New(Config{
 		Budget: b, Fetchers: 1 + rnd.IntN(12), PartSize: 2 << 10 << rnd.IntN(5),
-		CheckSHA: rnd.IntN(2) == 0, NoPrefetch: rnd.IntN(2) == 0, Policy: Policies()[rnd.IntN(2)], Debug: true, Disk: disk,
+		CheckSHA: rnd.IntN(2) == 0, NoPrefetch: rnd.IntN(2) == 0, Policy: policy.Names()[rnd.IntN(2)], Debug: true, Disk: disk,
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var run, readers sync.WaitGroup

@@ -61,7 +61,11 @@ func (a *app) runDemo(ctx context.Context, from, listen string) error {
 		return errors.Join(err, c.Bound.Close())
 	}
 	defer s.Close()
-	return s.Run(ctx, func(at net.Addr) { a.demoHints("http://"+at.String(), l.Name) })
+	return s.Run(ctx, func(at net.Addr) {
+		base := "http://" + at.String()
+		where := map[string]string{"url": base, "dataset": l.Name, "batch": base + "/epoch/0/batch/0"}
+		_ = a.Print(where, func(w io.Writer) { fmt.Fprint(w, demo.Hints(base)) }) // a failed write does not stop the demo
+	})
 }
 
 // demoPack packs and indexes the source, unless an earlier run has done so.
@@ -79,11 +83,4 @@ func (a *app) demoPack(ctx context.Context, source string, l location.Location) 
 		}
 		return err
 	})
-}
-
-// demoHints prints the address of the demo and commands to try. A failed write does not stop the
-// demo.
-func (a *app) demoHints(base, name string) {
-	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/0"}
-	_ = a.Print(where, func(w io.Writer) { fmt.Fprint(w, demo.Hints(base)) })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 	"github.com/millrace-data/millrace/cmd/internal/node"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/tracing/export"
 	"github.com/millrace-data/millrace/internal/words"
@@ -102,11 +103,7 @@ func (c *serveConfig) defineMemory(f *cli.Flags) {
 	f.Set.Lookup("cache-size").DefValue = "1/4 of all memory" // the same text on every machine; --check prints the actual size
 	cli.List(f, &c.Quota, "quota", nil, cli.Kind[node.Quota]{Parse: parseQuota, Format: formatQuota}, ",", splitQuotas, "`DATASET=SIZE` memory for one dataset only; append ,disk=SIZE for disk; repeatable")
 	f.SettingOnly().Duration(&c.BudgetWait, "budget-wait", budget.DefaultWait, "time a batch waits for memory before status 503")
-	var policies []string
-	for _, p := range datapath.Policies() {
-		policies = append(policies, string(p))
-	}
-	f.SettingOnly().Choice(&c.CachePolicy, "cache-policy", policies[0], "eviction policy: by plan, or least recently used", policies...)
+	f.SettingOnly().Choice(&c.CachePolicy, "cache-policy", policy.Plan, "eviction policy: by plan, or least recently used", policy.Names()...)
 	f.SettingOnly().Flag(&c.NoSharedMemory, "no-shared-memory", "send batches to readers on this machine as bytes, without shared memory")
 	f.Flag(&c.NoPrefetch, "no-prefetch", "disable read-ahead")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/cmd/internal/predictions"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/internal/words"
@@ -54,7 +55,7 @@ func (x *simulateFlags) define(f *cli.Flags) {
 	f.Number(&s.ReadAhead, "read-ahead", 0, 2, "batches that a rank requests ahead of the current one")
 	f.Real(&s.Skew, "skew", "FACTOR", "", 1, 1e6, 1, "time per sample of the slowest rank divided by that of the fastest")
 	f.Sizes(&x.caches, "cache-size", nil, "`SIZE,...` memory of a gateway's cache")
-	f.Texts(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` eviction policies to compare: lru, plan or both", simulate.Policies()...)
+	f.Texts(&x.policies, "cache-policy", []string{policy.Plan}, "`POLICY,...` eviction policies to compare: lru, plan or both", policy.Names()...)
 	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes per second of a gateway's disk")
 	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateway counts to simulate, 1 to 1000; the gateways share the ranks")
 	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has its own cache")

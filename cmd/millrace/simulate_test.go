@@ -41,7 +41,7 @@ func TestSimulate_RejectsInvalidSettings(t *testing.T) {
 		"has its own number of samples":       append([]string{"simulate", "/x"}, numbers[1:]...),
 		"is one too many":                     {"simulate", "/x", "/y", "--rate", "1", "--cache-size", "1GiB"},
 		"--rate":                              append(numbers, "--rate", "0"),
-		"must be one of lru, plan":            append(numbers, "--cache-policy", "plan,fifo"),
+		"must be one of plan, lru":            append(numbers, "--cache-policy", "plan,fifo"),
 		"has no meaning for shuffle":          append(numbers, "--shuffle", "full", "--window", "5"),
 		"must divide the window, 5":           append(numbers, "--shuffle", "window", "--window", "5", "--strata", "2"),
 		"--skew":                              append(numbers, "--skew", "0.5"),

@@ -3,6 +3,15 @@
 // simulations share its decisions.
 package policy
 
+// Names of the rules that choose which chunk to evict among those that no reader needs soon.
+const (
+	Plan = "plan" // the chunk whose next use is last, over all known readers
+	LRU  = "lru"  // the chunk that was used longest ago
+)
+
+// Names returns the names of all rules, the default first.
+func Names() []string { return []string{Plan, LRU} }
+
 // Concurrent reads and concurrent writes of the disk tier. A chunk stays in memory while it is
 // written.
 const (

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/words"
 )
 
@@ -15,12 +16,12 @@ func TestAdviceAnswersTheQuestions(t *testing.T) {
 	var results []Result
 	for _, gateways := range []int{1, 2} {
 		for _, disk := range []int64{0, d.Bytes()} {
-			for _, policy := range Policies() {
+			for _, name := range policy.Names() {
 				for _, cache := range []float64{.05, .3, .6, 1.6} {
 					s := plain(d, cache)
 					s.Order.Window, s.Epochs, s.BatchSize = 16, 2, 64
 					s.Alone = true
-					s.Gateways, s.DiskSize, s.DiskRate, s.Policy = gateways, disk, 1e9, policy
+					s.Gateways, s.DiskSize, s.DiskRate, s.Policy = gateways, disk, 1e9, name
 					results = append(results, predict(t, d, s))
 				}
 			}
@@ -45,7 +46,6 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Setting){
-		"unknown cache policy":            func(s *Setting) { s.Policy = "fifo" },
 		"rate":                            func(s *Setting) { s.Rate = 0 },
 		"ranks":                           func(s *Setting) { s.Ranks = 0 },
 		"some ranks would get no samples": func(s *Setting) { s.BatchSize = 1 },
@@ -54,8 +54,7 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		"at least 1 MiB":                  func(s *Setting) { s.CacheSize = 1000 },
 		"a disk cache of 0":               func(s *Setting) { s.DiskSize = 1 << 30 },
 		"epochs":                          func(s *Setting) { s.Epochs = 0 },
-		"below 0":                         func(s *Setting) { s.StoreRate = -1 },
-		"ahead":                           func(s *Setting) { s.ReadAhead = -1 },
+		"ahead":                           func(s *Setting) { s.ReadAhead = 65 },
 	} {
 		s := good
 		change(&s)

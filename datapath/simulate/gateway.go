@@ -70,7 +70,7 @@ func newGateway(c *clock, q *scaledQuestion, store *line) *gateway {
 // due returns when readers need a chunk next.
 func (g *gateway) due(chunk int32) int64 {
 	c := g.readers.NextUse(g, int(chunk))
-	return chunkcache.DueIn(c.In, c.Soon, g.set.Policy == LRU)
+	return chunkcache.DueIn(c.In, c.Soon, g.set.Policy == policy.LRU)
 }
 
 // memoryFreed calls look if the last pass found too little memory.

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -145,7 +146,7 @@ func uniform(t *testing.T, samples, per uint64, size int64) *Data {
 func plain(d *Data, cache float64) Setting {
 	return Setting{
 		Order: shuffle.Params{Shuffle: shuffle.Window, Window: 8, Seed: 1}, BatchSize: 256, Epochs: 3, Ranks: 2, Rate: 1e5, Skew: 1,
-		Gateways: 1, CacheSize: int64(cache * float64(d.Bytes())), Policy: Plan, Fetchers: 8, PartSize: 16 << 20, StoreRate: 100e6, FirstByte: time.Millisecond,
+		Gateways: 1, CacheSize: int64(cache * float64(d.Bytes())), Policy: policy.Plan, Fetchers: 8, PartSize: 16 << 20, StoreRate: 100e6, FirstByte: time.Millisecond,
 	}
 }
 
@@ -165,16 +166,16 @@ func TestPoliciesMeetTheirBounds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, cache := range []float64{.35, .5, .65} {
 		memory := map[string]float64{}
-		for _, policy := range Policies() {
+		for _, name := range policy.Names() {
 			s := plain(d, cache)
-			s.Policy = policy
+			s.Policy = name
 			r := predict(t, d, s)
-			memory[policy], _, _ = r.Later().Tiers()
+			memory[name], _, _ = r.Later().Tiers()
 		}
-		if got := memory[Plan]; got > cache || got < cache-24./512-.01 { // 8 chunks of the window and 16 prefetched ones pass through memory
+		if got := memory[policy.Plan]; got > cache || got < cache-24./512-.01 { // 8 chunks of the window and 16 prefetched ones pass through memory
 			t.Errorf("plan, cache %.2f: got %.3f out of memory, want a little less than it holds", cache, got)
 		}
-		if got := memory[LRU]; got > cache*.7 {
+		if got := memory[policy.LRU]; got > cache*.7 {
 			t.Errorf("lru, cache %.2f: got %.3f out of memory, want much less than it holds", cache, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -36,7 +37,7 @@ func TestAnySettingComesToItsEnd(t *testing.T) {
 			},
 			BatchSize: uint64(draw("batch", ranks, 300)), Epochs: draw("epochs", 1, 3), Ranks: ranks, Rate: float64(draw("rate", 10, 1e6)),
 			Skew: float64(draw("skew", 10, 40)) / 10, ReadAhead: draw("ahead", 0, 4), Gateways: draw("gateways", 1, min(ranks, 3)),
-			Policy: rapid.SampledFrom(Policies()).Draw(t, "policy"), Fetchers: draw("fetchers", 1, 14), PartSize: int64(draw("part", 1<<10, 16<<20)),
+			Policy: rapid.SampledFrom(policy.Names()).Draw(t, "policy"), Fetchers: draw("fetchers", 1, 14), PartSize: int64(draw("part", 1<<10, 16<<20)),
 			DiskSize: int64(draw("disk", 0, 2)) * d.Bytes() / 2, DiskRate: 1e8, ServeRate: float64(draw("serve", 0, 1)) * 1e9,
 			StoreRate: float64(draw("store", 0, 3)) * 1e8, StoreStream: float64(draw("stream", 0, 2)) * 1e7, FirstByte: time.Duration(draw("latency", 0, 20)) * time.Millisecond,
 			Alone:    rapid.Bool().Draw(t, "alone"),
@@ -105,7 +106,7 @@ func TestFormsOfChunks(t *testing.T) {
 		for _, epochs := range []int{1, 2} {
 			r, err := Run(t.Context(), d, Setting{
 				Order: shuffle.Params{Shuffle: shuffle.Slot, Window: 8, Seed: 1}, BatchSize: 256, Ranks: 2, Rate: 300, Epochs: epochs, ReadAhead: 2, Skew: 1,
-				CacheSize: 1 << 30, Policy: Plan, Gateways: 1, Fetchers: 12, PartSize: 16 << 20, ServeRate: 2e9, FirstByte: 20 * time.Millisecond, StoreRate: 80e6,
+				CacheSize: 1 << 30, Policy: policy.Plan, Gateways: 1, Fetchers: 12, PartSize: 16 << 20, ServeRate: 2e9, FirstByte: 20 * time.Millisecond, StoreRate: 80e6,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -59,7 +59,7 @@ func (k *rank) fetch(step uint64) {
 		},
 		uses: r.data.usesOf(k.samples(batch, step)),
 	}
-	if !r.set.NoReadAhead && r.set.cluster() > 1 && r.epoch.Local() {
+	if r.set.cluster() > 1 && r.epoch.Local() {
 		q.ahead = &k.ahead
 	}
 	k.gateway.read(q)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -23,7 +24,7 @@ func TestCountRequests_AgreesWithEpochs(t *testing.T) {
 		}
 		for _, part := range []float64{0.3, 0.5, 0.8, 1.6} {
 			s := Setting{
-				Order: order, BatchSize: 256, Epochs: 2, Ranks: 2, Rate: 3000, ReadAhead: 2, Skew: 1, Gateways: 1, Policy: Plan,
+				Order: order, BatchSize: 256, Epochs: 2, Ranks: 2, Rate: 3000, ReadAhead: 2, Skew: 1, Gateways: 1, Policy: policy.Plan,
 				CacheSize: int64(part * float64(d.Bytes())), Fetchers: 12, PartSize: 64 * 32 << 10, StoreRate: 1e9, FirstByte: 5e6,
 			}
 			got := CountRequests(plan, d, s.BatchSize, s.CacheSize, s.PartSize)

@@ -183,13 +183,10 @@ func (q *scaledQuestion) questions(r *Result, e *Epoch) int64 {
 	batches := math.Ceil(samples / float64(s.BatchSize))
 	others := float64(s.Gateways - 1)
 	foreign := float64(s.BatchSize) / float64(s.Ranks) * float64(e.PeerBytes) / float64(max(e.Served, 1))
-	runs := batches
-	if !s.NoReadAhead {
-		l := &lookahead.Limits{Memory: s.CacheSize, Fits: q.fits}
-		begun := float64(s.BatchSize) / samples * float64(len(q.data.Chunks)) * q.parts * q.fleet / float64(s.Gateways) // number of chunks that a batch begins with, of one owner
-		bytes := foreign / others * (mean + lookahead.SampleCost)
-		joined := max(min(lookahead.RunBatches, float64(l.Chunks())/begun, lookahead.QuestionBytes/bytes, float64(l.Run())/(foreign*mean)), 1)
-		runs = min(batches, 1+(batches-1)/joined)
-	}
+	l := &lookahead.Limits{Memory: s.CacheSize, Fits: q.fits}
+	begun := float64(s.BatchSize) / samples * float64(len(q.data.Chunks)) * q.parts * q.fleet / float64(s.Gateways) // number of chunks that a batch begins with, of one owner
+	bytes := foreign / others * (mean + lookahead.SampleCost)
+	joined := max(min(lookahead.RunBatches, float64(l.Chunks())/begun, lookahead.QuestionBytes/bytes, float64(l.Run())/(foreign*mean)), 1)
+	runs := min(batches, 1+(batches-1)/joined)
 	return int64(runs * float64(s.Ranks) * others * (1 - math.Pow(1-1/others, foreign*batches/runs)))
 }

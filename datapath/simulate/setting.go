@@ -3,8 +3,6 @@ package simulate
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace-data/millrace/datapath/policy"
@@ -25,7 +23,7 @@ type Setting struct {
 	Gateways  int  // each gateway has its own memory, disk, fetchers and link, and an equal share of the ranks
 	Alone     bool // each gateway has its own cache; otherwise they are one cluster, and each chunk has an owner
 	CacheSize int64
-	Policy    string  // lru or plan
+	Policy    string  // of policy.Names
 	DiskSize  int64   // 0: no disk tier
 	DiskRate  float64 // bytes per second of a disk
 	Fetchers  int
@@ -35,7 +33,6 @@ type Setting struct {
 	LinkRate    float64 // bytes per second of a gateway's link, each way, for the store, other gateways and ranks; 0: no bound
 	RanksNear   bool    // ranks run on the machine of their gateway, so answers to them do not use its link
 	PeerLatency time.Duration
-	NoReadAhead bool // no read-ahead from other gateways
 	Sharing     shuffle.Sharing
 
 	StoreRate   float64 // bytes per second of all reads together; 0: no bound
@@ -43,16 +40,7 @@ type Setting struct {
 	FirstByte   time.Duration
 }
 
-// The policies, by their names in the serve command.
-const (
-	LRU  = "lru"
-	Plan = "plan"
-)
-
-// Policies lists the policies.
-func Policies() []string { return []string{LRU, Plan} }
-
-// Check reports all invalid values of a setting.
+// Check reports the invalid values of a setting, except those that no flag accepts.
 func (s *Setting) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -66,16 +54,13 @@ func (s *Setting) Check() error {
 	fault(s.Ranks > 0 && s.BatchSize > 0 && s.BatchSize < uint64(s.Ranks), "batches of %d samples for %d ranks: some ranks would get no samples", s.BatchSize, s.Ranks)
 	fault(!(s.Rate > 0), "rate %v: must be above 0 samples per second", s.Rate)
 	fault(!(s.Skew >= 1 && s.Skew <= 100), "skew %v: the slowest rank's time per sample divided by the fastest rank's must be 1 to 100", s.Skew)
-	fault(s.ReadAhead < 0 || s.ReadAhead > 64, "%d batches requested ahead: must be 0 to 64", s.ReadAhead)
+	fault(s.ReadAhead > 64, "%d batches requested ahead: must be 0 to 64", s.ReadAhead)
 	fault(s.Gateways < 1 || s.Gateways > s.Ranks, "%d gateways for %d ranks: must be at least one, with a rank for each", s.Gateways, s.Ranks)
 	fault(s.Gateways > mostGateways, "%d gateways: must be at most %d", s.Gateways, mostGateways)
 	fault(s.CacheSize < 1<<20, "cache of %d bytes: must be at least 1 MiB", s.CacheSize)
-	fault(!slices.Contains(Policies(), s.Policy), "unknown cache policy %q: must be one of %s", s.Policy, strings.Join(Policies(), ", "))
-	fault(s.DiskSize < 0, "disk cache of %d bytes: must be 0 or more", s.DiskSize)
 	fault(s.DiskSize > 0 && !(s.DiskRate > 0), "a disk cache of %v bytes per second: must be above 0", s.DiskRate)
 	fault(s.Fetchers < 1, "%d fetchers: must be at least 1", s.Fetchers)
 	fault(s.PartSize < 1, "store reads of %d bytes: must be at least 1", s.PartSize)
-	fault(s.ServeRate < 0 || s.StoreRate < 0 || s.StoreStream < 0 || s.FirstByte < 0 || s.LinkRate < 0 || s.PeerLatency < 0, "a rate or a time below 0")
 	return errors.Join(faults...)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/cluster/placement"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -145,7 +146,7 @@ func fleets() map[string]func(*simulate.Setting) {
 		"window":          func(s *simulate.Setting) { s.CacheSize = s.CacheSize * 5 / 8 },
 		"strata":          func(s *simulate.Setting) { s.Order.Strata, s.CacheSize = 8, s.CacheSize*9/8 },
 		"four":            func(s *simulate.Setting) { slot(s); s.Gateways, s.CacheSize = 4, s.CacheSize/2 },
-		"four, lru":       func(s *simulate.Setting) { slot(s); s.Gateways, s.Policy, s.CacheSize = 4, simulate.LRU, s.CacheSize/4 },
+		"four, lru":       func(s *simulate.Setting) { slot(s); s.Gateways, s.Policy, s.CacheSize = 4, policy.LRU, s.CacheSize/4 },
 		"four, job-bound": func(s *simulate.Setting) { slot(s); s.Gateways, s.Rate, s.CacheSize = 4, 1024, s.CacheSize/2 },
 		"locality": func(s *simulate.Setting) {
 			slot(s)
@@ -167,7 +168,6 @@ func fleets() map[string]func(*simulate.Setting) {
 			s.LinkRate, s.Sharing = 600*sampleBytes, shuffle.Locality
 		},
 		"latency of peers":   func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.PeerLatency = 20 * time.Millisecond },
-		"nothing along":      func(s *simulate.Setting) { slot(s); s.CacheSize *= 4; s.NoReadAhead = true },
 		"stored order, four": func(s *simulate.Setting) { s.Order.Shuffle, s.Gateways = shuffle.None, 4 },
 		"full, fits":         func(s *simulate.Setting) { s.Order.Shuffle, s.CacheSize = shuffle.Full, 4*s.CacheSize },
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/batch"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/testing/bubble"
@@ -102,10 +103,7 @@ func (d *real) run(t *testing.T, s simulate.Setting) []outcome {
 	var running sync.WaitGroup
 	for _, m := range w.members {
 		cfg := datapath.Config{
-			Budget: budget.New(s.CacheSize, time.Minute), Fetchers: s.Fetchers, PartSize: s.PartSize, Policy: datapath.Policy(s.Policy),
-		}
-		if s.NoReadAhead {
-			cfg.CarryBytes = -1
+			Budget: budget.New(s.CacheSize, time.Minute), Fetchers: s.Fetchers, PartSize: s.PartSize, Policy: s.Policy,
 		}
 		if s.Gateways > 1 {
 			cfg.Peers = m
@@ -205,7 +203,7 @@ func setting() simulate.Setting {
 	return simulate.Setting{
 		Order:     shuffle.Params{Shuffle: shuffle.Window, Window: 8, Seed: 3},
 		BatchSize: 64, Epochs: 2, Ranks: 4, Rate: 8192, Skew: 1, ReadAhead: 1, Gateways: 1,
-		CacheSize: chunks * each * sampleBytes / 2, Policy: simulate.Plan, Fetchers: 6, PartSize: 16 << 20,
+		CacheSize: chunks * each * sampleBytes / 2, Policy: policy.Plan, Fetchers: 6, PartSize: 16 << 20,
 		StoreRate: 4096 * sampleBytes, StoreStream: 1024 * sampleBytes, FirstByte: 20 * time.Millisecond,
 	}
 }
@@ -216,11 +214,11 @@ func TestRun_AgreesWithDataPath(t *testing.T) {
 	d := newReal(t)
 	for name, change := range map[string]func(*simulate.Setting){
 		"plan":       func(*simulate.Setting) {},
-		"lru":        func(s *simulate.Setting) { s.Policy = simulate.LRU },
+		"lru":        func(s *simulate.Setting) { s.Policy = policy.LRU },
 		"slot":       func(s *simulate.Setting) { s.Order.Shuffle = shuffle.Slot },
 		"none":       func(s *simulate.Setting) { s.Order.Shuffle = shuffle.None },
 		"job-bound":  func(s *simulate.Setting) { s.Rate = 1024 },
-		"one rank":   func(s *simulate.Setting) { s.Ranks, s.Policy = 1, simulate.LRU },
+		"one rank":   func(s *simulate.Setting) { s.Ranks, s.Policy = 1, policy.LRU },
 		"all fits":   func(s *simulate.Setting) { s.CacheSize *= 4 },
 		"full":       func(s *simulate.Setting) { s.Order.Shuffle, s.Rate = shuffle.Full, 1e6 },
 		"full, fits": func(s *simulate.Setting) { s.Order.Shuffle, s.CacheSize = shuffle.Full, 4*s.CacheSize },

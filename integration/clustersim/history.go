@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/shuffle"
 )
 
@@ -58,7 +58,7 @@ type Gateway struct {
 	PartSize   int64
 	CheckSHA   bool
 	NoPrefetch bool
-	Policy     int           // index in datapath.Policies()
+	Policy     int           // index in policy.Names()
 	Joins      time.Duration // time of its start
 	Clock      time.Duration // offset of its clock
 }
@@ -184,7 +184,7 @@ func (h *History) drawGateways(rnd *rand.Rand) {
 	for range n {
 		g := Gateway{
 			Budget: h.ample(), Fetchers: 1 + rnd.IntN(12), PartSize: 2 << 10 << rnd.IntN(6), CheckSHA: rnd.IntN(2) == 0,
-			NoPrefetch: rnd.IntN(4) == 0, Policy: rnd.IntN(len(datapath.Policies())),
+			NoPrefetch: rnd.IntN(4) == 0, Policy: rnd.IntN(len(policy.Names())),
 		}
 		if tiny {
 			g.Budget = 12 << 10 << rnd.IntN(6)

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-data/millrace/cluster"
 	"github.com/millrace-data/millrace/cluster/peer"
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/budget"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
@@ -29,7 +30,7 @@ func (p *process) assemble() {
 	p.budget = budget.New(set.Budget, 0)
 	own := datapath.Config{
 		Budget: p.budget, Fetchers: set.Fetchers, PartSize: set.PartSize, CheckSHA: set.CheckSHA, NoPrefetch: set.NoPrefetch,
-		Policy: datapath.Policies()[set.Policy], Debug: true,
+		Policy: policy.Names()[set.Policy], Debug: true,
 	}
 	if run.history.Apart {
 		p.path = datapath.New(own)

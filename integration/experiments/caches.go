@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-data/millrace/datapath"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/integration/experiments/replay"
 	"github.com/millrace-data/millrace/internal/testing/shaped"
@@ -47,12 +48,12 @@ func lruUniform() map[float64]float64 {
 	return map[float64]float64{.1: 0.005, 0.35: 0.070, 0.5: 0.154, 0.65: 0.283, 0.8: .480}
 }
 
-func policies() []datapath.Policy {
-	return []datapath.Policy{datapath.PolicyLRU, policyKeep, datapath.PolicyPlan}
+func policies() []string {
+	return []string{policy.LRU, policyKeep, policy.Plan}
 }
 
 // policyKeep is CoorDL's rule. Only the replay implements it.
-const policyKeep datapath.Policy = "keep"
+const policyKeep string = "keep"
 
 func caches(z cachesSize) lab.Experiment {
 	return lab.Experiment{
@@ -109,25 +110,25 @@ func (z cachesSize) matrix(r *lab.Report) error {
 		head = append(head, fmt.Sprintf("cache %.2g", share))
 	}
 	t := r.Table("Hit ratio, replayed.", head...)
-	hits := map[string]map[datapath.Policy][]float64{}
+	hits := map[string]map[string][]float64{}
 	for _, p := range z.orders() {
 		name := orderName(p)
 		uses, err := z.uses(p)
 		if err != nil {
 			return err
 		}
-		hits[name] = map[datapath.Policy][]float64{}
+		hits[name] = map[string][]float64{}
 		f := &lab.Figure{Name: p.Shuffle + fmt.Sprint(p.Window), Title: "Hit ratio, " + name, X: "cache / data", Y: "hit ratio"}
-		for _, policy := range policies() {
-			row := []any{name, string(policy)}
+		for _, rule := range policies() {
+			row := []any{name, rule}
 			for _, share := range z.caches {
-				h := z.replay(p, uses, policy, int(share*float64(z.items)))
-				hits[name][policy] = append(hits[name][policy], h)
+				h := z.replay(p, uses, rule, int(share*float64(z.items)))
+				hits[name][rule] = append(hits[name][rule], h)
 				row = append(row, h)
 			}
 			t.Row(row...)
-			f.Lines = append(f.Lines, lab.Line{Name: string(policy), X: z.caches, Y: hits[name][policy]})
-			r.Logf("%s, %s", name, policy)
+			f.Lines = append(f.Lines, lab.Line{Name: rule, X: z.caches, Y: hits[name][rule]})
+			r.Logf("%s, %s", name, rule)
 		}
 		f.Lines = append(f.Lines, lab.Line{Name: "bound C/N", X: z.caches, Y: z.caches, Dashed: true})
 		r.Figure(f)
@@ -170,9 +171,9 @@ func (z cachesSize) uses(p shuffle.Params) ([]use, error) {
 }
 
 // replay returns the hit ratio of all epochs except the first. It pins the chunks in use and the
-// chunks needed next: those of the next window, or 16 for slot. The policy chooses among the
+// chunks needed next: those of the next window, or 16 for slot. The rule chooses among the
 // others.
-func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy, capacity int) float64 {
+func (z cachesSize) replay(p shuffle.Params, uses []use, rule string, capacity int) float64 {
 	soon := 16
 	switch {
 	case p.Shuffle == shuffle.Window && p.Window == 1:
@@ -189,11 +190,11 @@ func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy,
 		}
 		return chunkcache.Never
 	}
-	shelf := map[datapath.Policy]replay.Policy[int]{
-		datapath.PolicyLRU:  replay.LRU[int],
-		policyKeep:          replay.Keep[int],
-		datapath.PolicyPlan: replay.Plan(next),
-	}[policy](int64(capacity))
+	shelf := map[string]replay.Policy[int]{
+		policy.LRU:  replay.LRU[int],
+		policyKeep:  replay.Keep[int],
+		policy.Plan: replay.Plan(next),
+	}[rule](int64(capacity))
 	var open []int // positions of uses whose chunks are pinned
 	hits, counted := 0, 0
 	total := uint64(z.items * z.each)
@@ -232,7 +233,7 @@ func nextUses(uses []use, items int) [][]int {
 	return all
 }
 
-func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]float64) {
+func (z cachesSize) judge(r *lab.Report, hits map[string]map[string][]float64) {
 	const near = 0.02
 	within := func(a, b, by float64) bool { return a-b <= by && b-a <= by }
 	table, coordl, window, best := true, false, true, true
@@ -240,26 +241,26 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 	windowName := orderName(z.orders()[1])
 	for i, share := range z.caches {
 		u := hits["uniform"]
-		for _, p := range []datapath.Policy{policyKeep, datapath.PolicyPlan} {
+		for _, p := range []string{policyKeep, policy.Plan} {
 			table = table && within(u[p][i], share, near)
 			off = max(off, math.Abs(u[p][i]-share))
 		}
 		if want, ok := lruUniform()[share]; ok {
-			table = table && within(u[datapath.PolicyLRU][i], want, near)
-			off = max(off, math.Abs(u[datapath.PolicyLRU][i]-want))
+			table = table && within(u[policy.LRU][i], want, near)
+			off = max(off, math.Abs(u[policy.LRU][i]-want))
 		}
 		if share == 0.65 {
-			miss := func(p datapath.Policy) float64 { return 1 - u[p][i] }
-			coordl = within(miss(policyKeep), 0.35, 0.01) && within(miss(datapath.PolicyPlan), 0.35, 0.01) && miss(datapath.PolicyLRU) >= 0.53
-			found = fmt.Sprintf("keep %.3g, plan %.3g, lru %.3g", miss(policyKeep), miss(datapath.PolicyPlan), miss(datapath.PolicyLRU))
+			miss := func(p string) float64 { return 1 - u[p][i] }
+			coordl = within(miss(policyKeep), 0.35, 0.01) && within(miss(policy.Plan), 0.35, 0.01) && miss(policy.LRU) >= 0.53
+			found = fmt.Sprintf("keep %.3g, plan %.3g, lru %.3g", miss(policyKeep), miss(policy.Plan), miss(policy.LRU))
 		}
 		w := hits[windowName]
-		window = window && within(w[datapath.PolicyPlan][i], share, near) &&
+		window = window && within(w[policy.Plan][i], share, near) &&
 			w[policyKeep][i] >= share-2*float64(z.window)/float64(z.items)-near
-		short = max(short, share-w[datapath.PolicyPlan][i])
+		short = max(short, share-w[policy.Plan][i])
 		for _, h := range hits {
-			lead = min(lead, h[datapath.PolicyPlan][i]-max(h[datapath.PolicyLRU][i], h[policyKeep][i]))
-			best = best && h[datapath.PolicyPlan][i] >= h[datapath.PolicyLRU][i]-1e-9 && h[datapath.PolicyPlan][i] >= h[policyKeep][i]-1e-9
+			lead = min(lead, h[policy.Plan][i]-max(h[policy.LRU][i], h[policyKeep][i]))
+			best = best && h[policy.Plan][i] >= h[policy.LRU][i]-1e-9 && h[policy.Plan][i] >= h[policyKeep][i]-1e-9
 		}
 	}
 	r.Judge("table", table, fmt.Sprintf("maximum error %.2g", off))
@@ -274,13 +275,13 @@ func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, relative to the number of chunks. The bound is 0.5, plus the share of memory that bodies and tables take.", epochs),
 		"order", "policy", "epoch 0", "epoch 1", "epoch 2")
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
-		for _, policy := range []datapath.Policy{datapath.PolicyLRU, datapath.PolicyPlan} {
-			g, err := d.open(ctx, datapath.Config{Policy: policy}, int64(share*float64(d.chunks)*float64(chunkcache.Cost(d.chunkBytes()))))
+		for _, rule := range []string{policy.LRU, policy.Plan} {
+			g, err := d.open(ctx, datapath.Config{Policy: rule}, int64(share*float64(d.chunks)*float64(chunkcache.Cost(d.chunkBytes()))))
 			if err != nil {
 				return err
 			}
 			p := shuffle.Params{Shuffle: order, Window: z.pathWindow}
-			row := []any{orderName(p), string(policy)}
+			row := []any{orderName(p), rule}
 			before := uint64(0)
 			for e := range uint64(epochs) {
 				if _, err := g.read(ctx, job{params: p, epoch: e}); err != nil {
@@ -294,7 +295,7 @@ func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 				return err
 			}
 			t.Row(row...)
-			r.Logf("data path, %s, %s", order, policy)
+			r.Logf("data path, %s, %s", order, rule)
 		}
 	}
 	return nil

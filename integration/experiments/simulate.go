@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 	"github.com/millrace-data/millrace/internal/testing/shaped"
@@ -25,7 +26,7 @@ type simulateSize struct {
 // predicted is one setting that is predicted and measured.
 type predicted struct {
 	order  shuffle.Params
-	policy datapath.Policy
+	policy string
 	cache  float64 // cache size, relative to the data
 	ranks  int
 	job    float64 // rate of the job, relative to the store's rate for all samples
@@ -38,13 +39,13 @@ func fullSimulate() simulateSize {
 	return simulateSize{
 		chunks: 192, each: 128, shape: shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6, Total: 40e6},
 		cases: []predicted{
-			{window, datapath.PolicyPlan, 0.5, 8, 4, 1, 2},
-			{window, datapath.PolicyLRU, 0.5, 8, 4, 1, 2},
-			{slot, datapath.PolicyPlan, 0.25, 8, 4, 1, 2},
-			{slot, datapath.PolicyLRU, 0.25, 1, 4, 1, 0},
-			{slot, datapath.PolicyPlan, 0.5, 8, 0.7, 1, 2},
-			{window, datapath.PolicyPlan, 1.6, 1, 1.2, 1, 2},
-			{window, datapath.PolicyPlan, 0.5, 8, 1, 2, 2},
+			{window, policy.Plan, 0.5, 8, 4, 1, 2},
+			{window, policy.LRU, 0.5, 8, 4, 1, 2},
+			{slot, policy.Plan, 0.25, 8, 4, 1, 2},
+			{slot, policy.LRU, 0.25, 1, 4, 1, 0},
+			{slot, policy.Plan, 0.5, 8, 0.7, 1, 2},
+			{window, policy.Plan, 1.6, 1, 1.2, 1, 2},
+			{window, policy.Plan, 0.5, 8, 1, 2, 2},
 		},
 	}
 }
@@ -56,7 +57,7 @@ func predictedOrders(n uint64) (window, slot shuffle.Params) {
 func (c predicted) setting(d *data, shape shaped.Shape) simulate.Setting {
 	return simulate.Setting{
 		Order: c.order, BatchSize: batchSize, Epochs: 2, Ranks: c.ranks, Rate: c.job * shape.Total / sampleBytes, Skew: c.skew, ReadAhead: c.ahead,
-		Gateways: 1, CacheSize: int64(c.cache * float64(d.bytes())), Policy: string(c.policy),
+		Gateways: 1, CacheSize: int64(c.cache * float64(d.bytes())), Policy: c.policy,
 		Fetchers: datapath.DefaultFetchers, PartSize: datapath.DefaultPartSize,
 		StoreRate: shape.Total, StoreStream: shape.Stream, FirstByte: shape.FirstByte,
 	}
@@ -109,7 +110,7 @@ func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
 			err := float64(e.Time)/float64(took) - 1
 			worstTime = max(worstTime, math.Abs(err))
 			off += e.StoreBytes - bytes[i]
-			t.Row(fmt.Sprintf("%s %d", c.order.Shuffle, c.order.Window), string(c.policy), c.cache, c.ranks, fmt.Sprintf("%.3g x store", c.job), i,
+			t.Row(fmt.Sprintf("%s %d", c.order.Shuffle, c.order.Window), c.policy, c.cache, c.ranks, fmt.Sprintf("%.3g x store", c.job), i,
 				e.Time, took, fmt.Sprintf("%+.1f %%", 100*err), simulate.Bytes(e.StoreBytes), simulate.Bytes(bytes[i]))
 		}
 		if c.skew == 1 { // if ranks drift apart, the amount of repeated reads depends on exact timing
@@ -153,7 +154,7 @@ func (d *data) measureTwice(ctx context.Context, s simulate.Setting) (times []ti
 // measure reads the epochs of a setting through the data path, and returns the time and bytes of
 // each.
 func (d *data) measure(ctx context.Context, s simulate.Setting) (times []time.Duration, bytes []int64, err error) {
-	g, err := d.open(ctx, datapath.Config{Policy: datapath.Policy(s.Policy), Fetchers: s.Fetchers, PartSize: s.PartSize}, s.CacheSize)
+	g, err := d.open(ctx, datapath.Config{Policy: s.Policy, Fetchers: s.Fetchers, PartSize: s.PartSize}, s.CacheSize)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-data/millrace/datapath"
+	"github.com/millrace-data/millrace/datapath/policy"
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
@@ -13,10 +13,10 @@ func TestSimulated(t *testing.T) {
 	settle(t, simulated(simulateSize{
 		chunks: 128, each: 64, shape: shaped.Shape{FirstByte: time.Millisecond, Total: 200e6},
 		cases: []predicted{
-			{window, datapath.PolicyPlan, 0.5, 2, 2, 1, 1},
-			{window, datapath.PolicyLRU, 0.5, 2, 2, 1, 1},
-			{slot, datapath.PolicyLRU, 0.5, 2, 2, 1, 1},
-			{slot, datapath.PolicyPlan, 2, 1, 2, 1, 1},
+			{window, policy.Plan, 0.5, 2, 2, 1, 1},
+			{window, policy.LRU, 0.5, 2, 2, 1, 1},
+			{slot, policy.LRU, 0.5, 2, 2, 1, 1},
+			{slot, policy.Plan, 2, 1, 2, 1, 1},
 		},
 	}))
 }

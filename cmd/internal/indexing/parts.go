@@ -1,6 +1,7 @@
 package indexing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,10 +44,10 @@ func AskForParts(command string, l location.Location, err error) error {
 		text.WriteString("but no part was started with these options.")
 	}
 	if e.Newer > 0 {
-		fmt.Fprintf(&text, " %s, such as %s, %s written after the parts were started.", words.Count(e.Newer, "shard", "shards"), words.Printable(e.After), were(e.Newer))
+		fmt.Fprintf(&text, " %s, such as %s, came after the start of the parts.", words.Count(e.Newer, "shard", "shards"), words.Printable(e.After))
 	}
 	for _, o := range e.Other {
-		fmt.Fprintf(&text, " This command cannot use the scans of %d parts that were started with %s.", o.Parts, begunWith(o))
+		fmt.Fprintf(&text, " This command cannot use the scans of %d parts that were started with %s.", o.Parts, cmp.Or(words.Printable(o.Options), "no options"))
 	}
 	text.WriteString(" Run the parts, then this command again, or scan the missing shards here")
 	a := cli.Advice{Message: text.String()}
@@ -62,21 +63,6 @@ func AskForParts(command string, l location.Location, err error) error {
 	}
 	add("rest", words.Count(missing, "shard", "shards"))
 	return &cli.Refusal{Advice: a, Cause: e}
-}
-
-func were(n int) string {
-	if n == 1 {
-		return "was"
-	}
-	return "were"
-}
-
-// begunWith describes the options that parts were begun with.
-func begunWith(b build.StartedParts) string {
-	if b.Options == "" {
-		return "no options"
-	}
-	return words.Printable(b.Options)
 }
 
 // printPart writes the result of a part as text.

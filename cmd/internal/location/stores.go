@@ -3,7 +3,6 @@ package location
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"sync"
 
@@ -77,7 +76,7 @@ func (s *Stores) Open(l Location, create bool) (objstore.Store, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", l, err)
 	}
-	return st, closer(st), nil
+	return st, func() { _ = st.Close() }, nil // nothing was written, so Close cannot lose data
 }
 
 // openBucket returns the backend of a bucket, and a function that ends this use of it.
@@ -131,15 +130,6 @@ func (s *Stores) Stats() []s3backend.Stats {
 		all = append(all, b.Stats())
 	}
 	return all
-}
-
-// closer returns a function that closes a store, if it is an io.Closer.
-func closer(st objstore.Store) func() {
-	return func() {
-		if c, ok := st.(io.Closer); ok {
-			_ = c.Close() // nothing was written, so Close cannot lose data
-		}
-	}
 }
 
 // With opens the store of a location, calls body, and closes the store.

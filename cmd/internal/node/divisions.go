@@ -45,7 +45,7 @@ func (s *Node) divide(set datasets.Set) error {
 		}
 		v.path = datapath.New(datapath.Config{
 			Budget: v.budget, Fetchers: c.Parallel, PartSize: c.PartSize, CheckSHA: c.CheckSHA256, NoPrefetch: c.NoPrefetch,
-			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others, Trace: s.trace, Quota: v != s.main(),
+			Policy: c.CachePolicy, Disk: v.disk, Peers: others, Trace: s.trace, Quota: v != s.main(),
 		})
 		s.closers = append(s.closers, v.path.Close)
 	}
