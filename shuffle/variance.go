@@ -13,12 +13,13 @@ type BatchVariance struct {
 // Worst returns the largest of the three values.
 func (v BatchVariance) Worst() float64 { return max(v.Chunk, v.Ten, v.Hundred) }
 
-// Limits on the work of BatchVariance for orders without a formula: more work hardly changes the
-// result.
+// Limits on the work of BatchVariance and RankVariance for orders without a formula: more work
+// hardly changes the result.
 const (
-	lookEpochs = 256     // epochs of a window order
-	lookChunks = 1 << 16 // chunks of a window order, counted once per epoch
-	lookStored = 1 << 12 // batches of a stored order
+	lookBatches = 1 << 12 // batches of a stored order or of a window order
+	lookSamples = 1 << 18 // samples of all batches of a window order; a longer batch counts as one of this length
+	lookChunks  = 1 << 17 // chunks of all epochs, from which at least lookEpochs epochs are taken
+	lookEpochs  = 4
 )
 
 // variance is the cached result of BatchVariance.
@@ -60,7 +61,9 @@ func (p *Plan) batchVariance(batchSize uint64) (BatchVariance, bool) {
 			v[i] = p.lanes.variance(&sets[i], p.chunks, batchSize)
 		}
 	case p.params.Shuffle == Window && p.windows() > 1:
-		v = p.windowVariance(&sets, batchSize)
+		v = p.measure(batchSize, p.samples/batchSize, lookBatches, lookSamples, func(_ *Epoch, _ Share, samples []uint64, add func([]uint64)) {
+			add(samples)
+		})
 	case p.params.Shuffle == None:
 		v = p.storedVariance(&sets, batchSize)
 	default: // one uniform permutation
@@ -159,7 +162,7 @@ func (s *sorting) distance(batch float64) float64 {
 // many.
 func (p *Plan) storedVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
 	batches, b := p.samples/batchSize, float64(batchSize)
-	looks := min(batches, lookStored)
+	looks := min(batches, lookBatches)
 	for i := range looks {
 		lo := batchSize * mulDiv(i, batches, looks)
 		for k := range sets {
@@ -171,63 +174,45 @@ func (p *Plan) storedVariance(sets *[3]sorting, batchSize uint64) (v [3]float64)
 	return v
 }
 
-// windowVariance computes real windows and the expected content of a batch from them. Samples of a
-// window are drawn uniformly without replacement, so only the order of the chunks is random. It
-// uses about one batch per window.
-func (p *Plan) windowVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
-	q := Plan{params: p.params, chunks: p.chunks, samples: p.samples, strata: p.strata}
-	q.params.Seed = 0 // the result does not depend on the seed
-	batches, b := p.samples/batchSize, float64(batchSize)
-	looks, visited, choice := uint64(0), 0, newKey("looks")
-	for epoch := uint64(0); epoch < lookEpochs && (epoch == 0 || visited < lookChunks); epoch++ {
-		w := newWindowOrder(&q, epoch)
-		for i := uint64(0); i < min(batches, w.windows) && (i == 0 || visited < lookChunks); i++ {
-			lo := batchSize * choice.draw(looks, batches)
-			looks++
-			for k := range sets {
-				s := &sets[k]
-				v[k] += w.distance(s, lo, lo+batchSize) / (b * (1 - s.alike))
-			}
-			for at := lo; at < lo+batchSize; {
-				in := w.find(at)
-				visited += in.hi - in.lo
-				at = in.base + in.perm.n
-			}
+// measure deals random batches of several epochs within limits. It calls visit for each batch with
+// its samples and returns the variances of the samples for which visit calls add, one call per
+// share.
+func (p *Plan) measure(batchSize, batches, most, mostSamples uint64, visit func(e *Epoch, batch Share, samples []uint64, add func([]uint64))) (v [3]float64) {
+	size := min(batchSize, mostSamples)
+	looks := min(most, mostSamples/size)
+	epochs := min(looks, max(lookEpochs, lookChunks/uint64(p.chunks.len())))
+	var all float64
+	var samples []uint64
+	sets, choice := p.sortings(), newKey("looks")
+	for i := range epochs {
+		e := p.Epoch(i)
+		if p.weights != nil {
+			sets = e.plan.sortings() // those of the epoch's draws
+		}
+		for k := mulDiv(i, looks, epochs); k < mulDiv(i+1, looks, epochs); k++ {
+			batch := Share{First: batchSize * choice.draw(k, batches), Count: size}
+			samples = e.Append(samples[:0], batch.First, batch.First+size)
+			visit(e, batch, samples, func(share []uint64) {
+				all += float64(len(share))
+				for c := range sets {
+					v[c] += sets[c].spread(share)
+				}
+			})
 		}
 	}
-	for k := range v {
-		v[k] /= float64(looks)
+	for c := range v {
+		v[c] /= max(1, all)
 	}
 	return v
 }
 
-// distance returns the expected squared distance, summed over all classes, between the number of a
-// class's samples at positions lo to hi-1 and the class's share of these positions. The expectation
-// is over all orders of the samples within windows.
-func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
-	var random float64 // the part due to the order within windows
-	batch := float64(hi - lo)
-	means := make(map[int]float64)
-	for lo < hi {
-		in := w.find(lo)
-		size := float64(in.perm.n)
-		taken := float64(min(hi, in.base+in.perm.n) - lo)
-		for place := in.lo; place < in.hi; place++ {
-			c := w.order[place]
-			s.each(w.chunks[c], w.chunks[c+1], s.add)
-		}
-		s.take(func(c int, n float64) {
-			means[c] += taken * n / size
-			if size > 1 {
-				random += taken * n / size * (1 - n/size) * (size - taken) / (size - 1)
-			}
-		})
-		lo = in.base + in.perm.n
+// spread returns the distance of the samples of a share, relative to a single sample drawn
+// independently.
+func (s *sorting) spread(share []uint64) float64 {
+	for _, x := range share {
+		s.each(x, x+1, s.add)
 	}
-	for c, n := range means {
-		s.add(c, n)
-	}
-	return random + s.distance(batch)
+	return s.distance(float64(len(share))) / (1 - s.alike)
 }
 
 // MixingWindow returns the smallest window, among 2, 4, 8, ... times the plan's, with which no
@@ -255,4 +240,28 @@ func (p *Plan) MixingWindow(batchSize uint64, most float64) uint64 {
 		}
 	}
 	return 0
+}
+
+// RankVariance returns the BatchVariance of the share of one rank if shares follow homes
+// (share=locality). It averages over the ranks, relative to the same number of samples drawn
+// independently from the whole dataset. A single rank's samples, which batch normalization uses,
+// are less mixed than the batch, since the rank's homes contain only a part of the chunks. It deals
+// real batches of several epochs, at most 64 of them and 2^18 samples. ok is false if shares cannot
+// follow these homes, or have no two samples to compare.
+func (p *Plan) RankVariance(batching Batching, worldSize, homes uint64) (BatchVariance, bool) {
+	batches := batching.Samples / max(1, batching.BatchSize) // full batches
+	if p.CheckSharing(worldSize, homes) != nil || batches == 0 || p.samples < 2 {
+		return BatchVariance{}, false
+	}
+	var own []uint64
+	v := p.measure(batching.BatchSize, batches, movedBatches, movedSamples, func(e *Epoch, batch Share, samples []uint64, add func([]uint64)) {
+		for rank := range worldSize {
+			own = own[:0]
+			for _, place := range e.DealHomes(batch, rank, worldSize, homes) {
+				own = append(own, samples[place])
+			}
+			add(own)
+		}
+	})
+	return BatchVariance{Chunk: v[0], Ten: v[1], Hundred: v[2]}, true
 }

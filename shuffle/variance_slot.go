@@ -4,7 +4,7 @@ package shuffle
 const (
 	lookPieces = 1 << 16 // pieces in all examined lanes
 	lookPairs  = 1 << 18 // number of pieces times number of distances
-	lookStarts = 64      // places in a row at which batches begin
+	lookStarts = 64      // batches whose places in a row are examined
 	lookRows   = 1 << 16 // rows of a batch; a longer batch counts as one of this length
 )
 
@@ -68,24 +68,11 @@ func rowPairs(batch uint64, starts []uint64, m uint64) (same float64, far []rowD
 	return same / n, far
 }
 
-// rowStarts returns the places in a row of m lanes at which batches begin: the places of all
-// batches if there are few, otherwise some places of the cycle in which they repeat.
-func rowStarts(batchSize, batches, m uint64) []uint64 {
-	step, rest := m, batchSize%m
-	for rest > 0 {
-		step, rest = rest, step%rest
-	}
-	var starts []uint64
-	if batches <= lookStarts {
-		for i := range batches {
-			starts = append(starts, mulDiv(i, batchSize, 1)%m)
-		}
-		return starts
-	}
-	cycle := m / step
-	looks := min(cycle, lookStarts)
-	for i := range looks {
-		starts = append(starts, step*mulDiv(i, cycle, looks))
+// rowStarts returns the places in a row of m lanes at which the first batches begin. Batches that
+// begin at other places are rare or similar.
+func rowStarts(batchSize, batches, m uint64) (starts []uint64) {
+	for i := range min(batches, lookStarts) {
+		starts = append(starts, i*batchSize%m)
 	}
 	return starts
 }

@@ -143,9 +143,13 @@ func TestBatchVarianceOfTheDefault(t *testing.T) {
 		{Params{Shuffle: None}, BatchVariance{127.7, 252.4, 222.4}},
 	} {
 		got, _ := mustPlan(t, c.params, equal(512, 128)).BatchVariance(256)
+		most := 0.01
+		if c.params.Shuffle == Window { // without a formula
+			most = 0.03
+		}
 		for _, f := range [][2]float64{{got.Chunk, c.want.Chunk}, {got.Ten, c.want.Ten}, {got.Hundred, c.want.Hundred}} {
-			if math.Abs(f[0]-f[1]) > 0.01*f[1] {
-				t.Errorf("%+v: got %+v, want %+v within 1 in 100", c.params, got, c.want)
+			if math.Abs(f[0]-f[1]) > most*f[1] {
+				t.Errorf("%+v: got %+v, want %+v within %v", c.params, got, c.want, most)
 			}
 		}
 	}
