@@ -95,8 +95,8 @@ func floorPlan() map[string]room {
 			never: []string{"net"},
 		},
 		"chunkindex/pack": {
-			ours:    []string{"chunkindex/.", "chunkindex/build", "chunkindex/format/.", "chunkindex/format/naming", "internal/objstore", "internal/tempfile"},
-			outside: []string{"github.com/klauspost/compress", "golang.org/x/sync"},
+			ours:    []string{"chunkindex/.", "chunkindex/build", "chunkindex/format/.", "chunkindex/format/naming", "chunkindex/internal/parallel", "internal/objstore", "internal/tempfile"},
+			outside: []string{"github.com/klauspost/compress"},
 			never:   []string{"net"},
 		},
 		"datapath/chunkcache": {

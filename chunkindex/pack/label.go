@@ -35,15 +35,23 @@ func label(samples []sample) ([]string, error) {
 	classes := slices.Sorted(maps.Keys(names))
 	for i := range samples {
 		s := &samples[i]
-		for _, m := range s.members {
-			if _, ext := naming.Member(m.name); ext == labelExt {
-				return nil, fmt.Errorf("pack: %q already is a .cls file, so --label-from-directory cannot add one", m.where())
-			}
-		}
 		n, _ := slices.BinarySearch(classes, path.Base(path.Dir(s.key)))
-		of := s.members[0] // the file that error messages name
-		s.members = append(s.members, file{root: of.root, path: of.path, name: s.key + "." + labelExt, text: strconv.Itoa(n)})
-		slices.SortFunc(s.members, byName)
+		if err := s.add(labelExt, strconv.Itoa(n), "--label-from-directory"); err != nil {
+			return nil, err
+		}
 	}
 	return classes, nil
+}
+
+// add adds a member with a text. by names its source in errors.
+func (s *sample) add(newExt, text, by string) error {
+	for _, m := range s.members {
+		if _, ext := naming.Member(m.name); ext == newExt {
+			return fmt.Errorf("pack: %q already is a .%s file, so %s cannot add one", m.where(), newExt, by)
+		}
+	}
+	of := s.members[0] // the file that error messages name
+	s.members = append(s.members, file{root: of.root, path: of.path, name: s.key + "." + newExt, text: text})
+	slices.SortFunc(s.members, byName)
+	return nil
 }

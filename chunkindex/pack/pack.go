@@ -22,11 +22,10 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/build"
 	"github.com/millrace-data/millrace/chunkindex/format"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -52,7 +51,7 @@ type Options struct {
 	Parallel    int         // number of shards written in parallel, default: the number of usable processors
 	Hidden      bool        // include hidden files, such as .DS_Store
 	SkipSpecial bool        // exclude and report symbolic links, devices, sockets and pipes, instead of returning an error
-	TempDir     string      // directory in which shards too large for memory are built, default: the system's temporary directory
+	TempDir     string      // directory in which shards are built, default: the system's temporary directory
 	Share       build.Share // part of the shards, in plan order, when several machines pack together
 	Progress    func(chunkindex.Progress)
 }
@@ -171,7 +170,10 @@ type job struct {
 	stored map[string]finishedShard   // shards that are in the store when this run ends, by shard name
 	notes  []string                   // keys of the notes written since the state was written
 
-	mu       sync.Mutex // guards progress, and serializes calls of opt.Progress
+	noting sync.Mutex // serializes the writes of notes
+
+	mu       sync.Mutex      // guards the fields below, stored and the report, and serializes calls of opt.Progress
+	fresh    []finishedShard // shards that no note lists yet
 	progress chunkindex.Progress
 	shown    int64 // value of progress.Done at the last call of opt.Progress
 }
@@ -194,90 +196,40 @@ func (j *job) advance(more chunkindex.Progress) {
 	j.opt.Progress(j.progress)
 }
 
-// result is a finished shard, which a worker returns.
-type result struct {
-	finishedShard
-	reused bool
-}
-
-// run finishes every shard of this run. The workers send their results to this goroutine, the only
-// one that writes notes. The next run can thus find all shards that were stored before a failure.
-// If a note cannot be written, the run ends, because later shards could not be recorded either.
+// run finishes every shard of this run in parallel, until ctx ends or a shard fails.
 func (j *job) run(ctx context.Context) error {
-	results := make(chan result)
-	failed := make(chan error, 1)
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		failed <- j.work(working, results)
-		close(results)
-	}()
-	saveErr := j.collect(ctx, results, stop)
-	err := <-failed
-	if saveErr != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
-		err = nil // only the cancellation that saveErr caused
-	}
-	return errors.Join(err, saveErr)
-}
-
-// work finishes the shards in parallel, until ctx ends or a shard fails.
-func (j *job) work(ctx context.Context, results chan<- result) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(j.opt.Parallel)
-	for _, s := range j.mine {
-		if groupCtx.Err() != nil {
-			break
-		}
-		group.Go(func() error {
-			r, err := j.finish(groupCtx, s)
-			if err == nil {
-				results <- r
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return ctx.Err()
-}
-
-// collect writes a note whenever shards have been finished, until results is closed. It calls stop
-// when a write fails. One note records at most one result of each worker. A killed run therefore
-// loses at most two shards per worker: the shard in the unfinished note, and the shard stored
-// meanwhile.
-func (j *job) collect(ctx context.Context, results <-chan result, stop func()) error {
 	j.stored = map[string]finishedShard{}
-	var failure error
-	for r := range results {
-		fresh := j.count(nil, r)
-		for more, n := true, 1; more && n < j.opt.Parallel; n++ {
-			select {
-			case r, more = <-results:
-				if more {
-					fresh = j.count(fresh, r)
-				}
-			default:
-				more = false
-			}
+	return parallel.Each(ctx, j.opt.Parallel, len(j.mine), func(ctx context.Context, _, i int) error {
+		f, reused, err := j.finish(ctx, j.mine[i])
+		if err != nil {
+			return err
 		}
-		if len(fresh) > 0 && failure == nil {
-			if failure = j.note(ctx, fresh); failure != nil {
-				stop()
-			}
-		}
-	}
-	return failure
+		return j.record(ctx, f, reused)
+	})
 }
 
-// count counts one result, and appends it to fresh unless an earlier run already recorded it.
-func (j *job) count(fresh []finishedShard, r result) []finishedShard {
-	j.stored[r.Name] = r.finishedShard
-	if r.reused {
+// record counts a finished shard and writes a note of it, unless an earlier run already recorded it.
+// Shards that other workers finish during a write share the next note. A killed run therefore loses
+// at most two shards per worker: the shard in the unfinished note, and the shard stored meanwhile.
+// The next run finds all shards that were stored before a failure.
+func (j *job) record(ctx context.Context, f finishedShard, reused bool) error {
+	j.mu.Lock()
+	j.stored[f.Name] = f
+	if reused {
 		j.plan.report.ReusedShards++
 	}
-	if !slices.Contains(j.done[r.Name], r.finishedShard) {
-		fresh = append(fresh, r.finishedShard)
+	if !slices.Contains(j.done[f.Name], f) {
+		j.fresh = append(j.fresh, f)
 	}
-	return fresh
+	j.mu.Unlock()
+	j.noting.Lock()
+	defer j.noting.Unlock()
+	j.mu.Lock()
+	fresh := j.fresh
+	j.fresh = nil
+	j.mu.Unlock()
+	if len(fresh) == 0 {
+		return nil
+	}
+	return j.note(ctx, fresh)
 }

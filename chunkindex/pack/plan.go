@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
@@ -205,7 +206,7 @@ func header(f *file) *tar.Header {
 
 // headerLength returns the length of the header, including PAX records.
 func headerLength(f *file) (int64, error) {
-	if len(f.name) <= ustarName && ascii(f.name) {
+	if len(f.name) <= ustarName && utf8.RuneCountInString(f.name) == len(f.name) {
 		return block, nil
 	}
 	var n counter
@@ -213,15 +214,6 @@ func headerLength(f *file) (int64, error) {
 		return 0, fmt.Errorf("pack: name %q: %w", f.where(), err)
 	}
 	return int64(n), nil
-}
-
-func ascii(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
 }
 
 // counter counts the bytes written to it.

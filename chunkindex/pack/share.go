@@ -5,10 +5,9 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/build"
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 )
 
 // take selects the shards of this run: all shards of the plan, or one of every Parts shards.
@@ -39,26 +38,20 @@ func (j *job) joinable(ctx context.Context) error {
 	}
 	missing := &build.PartsError{StartedParts: build.StartedParts{Parts: j.begun}, Same: true, Shards: len(j.plan.shards)}
 	var mu sync.Mutex // guards missing
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(j.opt.Parallel)
-	for i, s := range j.mine {
-		group.Go(func() error {
-			old, found, err := j.recall(groupCtx, s)
-			if err != nil || found && old.Stamp == s.stamp {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			missing.Add(i%j.begun, s.name, 1)
-			missing.Bytes += s.length
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	if len(missing.Lacks) > 0 {
+	err := parallel.Each(ctx, j.opt.Parallel, len(j.mine), func(ctx context.Context, _, i int) error {
+		s := j.mine[i]
+		old, found, err := j.recall(ctx, s)
+		if err != nil || found && old.Stamp == s.stamp {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		missing.Add(i%j.begun, s.name, 1)
+		missing.Bytes += s.length
+		return nil
+	})
+	if err == nil && len(missing.Lacks) > 0 {
 		return missing
 	}
-	return nil
+	return err
 }

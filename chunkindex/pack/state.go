@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -84,25 +83,21 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 		return false, err
 	}
 	objects := []objstore.Object{obj}
-	var notes []string
+	j.notes = nil
 	err = j.store.List(ctx, j.notesDir(), func(o objstore.Object) error {
-		objects = append(objects, o)
-		notes = append(notes, o.Key)
+		objects, j.notes = append(objects, o), append(j.notes, o.Key)
 		return nil
 	})
 	if err != nil {
 		return false, err
 	}
 	states := make([]state, len(objects))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(j.opt.Parallel)
-	for i, o := range objects {
-		group.Go(func() error { return j.read(groupCtx, o, &states[i]) })
-	}
-	if err := group.Wait(); err != nil {
+	err = parallel.Each(ctx, j.opt.Parallel, len(objects), func(ctx context.Context, _, i int) error {
+		return j.read(ctx, objects[i], &states[i])
+	})
+	if err != nil {
 		return false, err
 	}
-	j.notes = notes
 	for _, s := range states {
 		j.begun = max(j.begun, s.Parts)
 		for _, f := range s.Shards {
@@ -146,12 +141,10 @@ func (j *job) settle(ctx context.Context) error {
 	if err := j.save(ctx, j.stateKey(), slices.Collect(maps.Values(j.stored)), objstore.Condition{}); err != nil {
 		return err
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(j.opt.Parallel)
-	for _, key := range j.notes {
-		group.Go(func() error { return j.store.Delete(groupCtx, key) })
-	}
-	if err := group.Wait(); err != nil {
+	err := parallel.Each(ctx, j.opt.Parallel, len(j.notes), func(ctx context.Context, _, i int) error {
+		return j.store.Delete(ctx, j.notes[i])
+	})
+	if err != nil {
 		return fmt.Errorf("pack: remove notes: %w", err)
 	}
 	return nil

@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"unicode/utf8"
-
-	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
 // maxTable limits the length of a table, which is in memory as a whole.
@@ -273,14 +271,9 @@ func join(samples []sample, tables []*table) (without int, example string, err e
 			example = cmp.Or(example, s.key)
 			continue
 		}
-		for _, m := range s.members {
-			if _, ext := naming.Member(m.name); ext == rowExt {
-				return 0, "", fmt.Errorf("pack: %q is where the row of sample %q would be", m.where(), s.key)
-			}
+		if err := s.add(rowExt, text, from); err != nil {
+			return 0, "", err
 		}
-		of := s.members[0] // the file that error messages name
-		s.members = append(s.members, file{root: of.root, path: of.path, name: s.key + "." + rowExt, text: text})
-		slices.SortFunc(s.members, byName)
 	}
 	for _, t := range tables {
 		if err := t.count(); err != nil {

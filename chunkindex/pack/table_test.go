@@ -87,16 +87,16 @@ func TestTables_BecomeMembers(t *testing.T) {
 // TestTables_Refuse checks that tables which fit no file, and malformed ones, are rejected by name.
 func TestTables_Refuse(t *testing.T) {
 	for want, files := range map[string]map[string]string{
-		"metadata.jsonl: no row has a column that names a file":   {"1.jpg": "1", "metadata.jsonl": `{"name": "1.jpg"}`},
-		"metadata.jsonl names no file of the sources, as in \"3":  {"1.jpg": "1", "metadata.jsonl": `{"file_name": "3.jpg"}`},
-		"metadata.jsonl: row 2:":                                  {"1.jpg": "1", "metadata.jsonl": "{\"file_name\": \"1.jpg\"}\n[1]"},
-		"metadata.jsonl: invalid character":                       {"1.jpg": "1", "metadata.jsonl": "{\"file_name\": }"},
-		"metadata.jsonl: unexpected EOF":                          {"1.jpg": "1", "metadata.jsonl": "{\"file_name\": \"1.jpg\""},
-		"metadata.csv: it is not UTF-8":                           {"1.jpg": "1", "metadata.csv": "file_name\n\xff"},
-		"metadata.csv: record on line 2: wrong number of fields":  {"1.jpg": "1", "metadata.csv": "file_name\n1.jpg,2"},
-		"1.json\" is where the row of sample \"1\" would be":      {"1.jpg": "1", "1.json": "{}", "metadata.jsonl": `{"file_name": "1.jpg"}`},
-		"metadata.jsonl describe one sample, \"1\": remove one":   {"1.jpg": "1", "1.txt": "t", "metadata.jsonl": "{\"file_name\": \"1.jpg\"}\n{\"file_name\": \"1.txt\"}"},
-		"metadata.jsonl describe one sample, \"a/1\": remove one": {"a/1.jpg": "1", "metadata.jsonl": `{"file_name": "a/1.jpg"}`, "a/metadata.jsonl": `{"file_name": "1.jpg"}`},
+		"metadata.jsonl: no row has a column that names a file":    {"1.jpg": "1", "metadata.jsonl": `{"name": "1.jpg"}`},
+		"metadata.jsonl names no file of the sources, as in \"3":   {"1.jpg": "1", "metadata.jsonl": `{"file_name": "3.jpg"}`},
+		"metadata.jsonl: row 2:":                                   {"1.jpg": "1", "metadata.jsonl": "{\"file_name\": \"1.jpg\"}\n[1]"},
+		"metadata.jsonl: invalid character":                        {"1.jpg": "1", "metadata.jsonl": "{\"file_name\": }"},
+		"metadata.jsonl: unexpected EOF":                           {"1.jpg": "1", "metadata.jsonl": "{\"file_name\": \"1.jpg\""},
+		"metadata.csv: it is not UTF-8":                            {"1.jpg": "1", "metadata.csv": "file_name\n\xff"},
+		"metadata.csv: record on line 2: wrong number of fields":   {"1.jpg": "1", "metadata.csv": "file_name\n1.jpg,2"},
+		"1.json\" already is a .json file, so \"1.jpg\" of table ": {"1.jpg": "1", "1.json": "{}", "metadata.jsonl": `{"file_name": "1.jpg"}`},
+		"metadata.jsonl describe one sample, \"1\": remove one":    {"1.jpg": "1", "1.txt": "t", "metadata.jsonl": "{\"file_name\": \"1.jpg\"}\n{\"file_name\": \"1.txt\"}"},
+		"metadata.jsonl describe one sample, \"a/1\": remove one":  {"a/1.jpg": "1", "metadata.jsonl": `{"file_name": "a/1.jpg"}`, "a/metadata.jsonl": `{"file_name": "1.jpg"}`},
 	} {
 		dir := tree(t, files)
 		store := memstore.New()

@@ -98,10 +98,7 @@ func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	}
 	dir, base := source, "."
 	if !info.IsDir() {
-		dir, base = filepath.Split(filepath.Clean(source))
-		if dir == "" {
-			dir = "."
-		}
+		dir, base = filepath.Dir(source), filepath.Base(source)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -2,7 +2,6 @@ package pack
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,32 +17,35 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// inMemory is the largest length of a shard that is built in memory.
-const inMemory = 4 << 20
-
 // finish stores one shard, unless the store still holds it from an earlier run.
-func (j *job) finish(ctx context.Context, s *shard) (result, error) {
+func (j *job) finish(ctx context.Context, s *shard) (now finishedShard, reuse bool, err error) {
 	old, reuse, err := j.recall(ctx, s)
 	if err != nil {
-		return result{}, fmt.Errorf("pack: %w", err)
+		return now, false, fmt.Errorf("pack: %w", err)
 	}
+	done := chunkindex.Progress{Shards: 1, Samples: uint64(len(s.samples))}
 	if reuse && old.Stamp == s.stamp {
-		j.advance(chunkindex.Progress{Done: s.length, Kept: s.length, Shards: 1, Samples: uint64(len(s.samples))})
-		return result{old, true}, nil
+		done.Done, done.Kept = s.length, s.length
+		j.advance(done)
+		return old, true, nil
 	}
-	body, err := j.build(ctx, s)
+	body, err := tempfile.File(j.opt.TempDir)
 	if err != nil {
-		return result{}, fmt.Errorf("pack: build %s: %w", s.name, err)
+		return now, false, fmt.Errorf("pack: build %s: %w", s.name, err)
 	}
-	defer body.close()
-	now := finishedShard{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: body.sha256, Stamp: s.stamp}
-	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // otherwise files were touched but the bytes are the same
-		if now.ETag, err = j.put(ctx, s, body); err != nil {
-			return result{}, fmt.Errorf("pack: %w", err)
+	defer body.Close() // the file has no name, so closing the file removes it
+	sum, err := j.write(ctx, s, body)
+	if err != nil {
+		return now, false, fmt.Errorf("pack: build %s: %w", s.name, err)
+	}
+	now = finishedShard{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: sum, Stamp: s.stamp}
+	if reuse = reuse && old.SHA256 == sum; !reuse { // otherwise files were touched but the bytes are the same
+		if now.ETag, err = j.put(ctx, s, body, sum); err != nil {
+			return now, false, fmt.Errorf("pack: %w", err)
 		}
 	}
-	j.advance(chunkindex.Progress{Shards: 1, Samples: uint64(len(s.samples))})
-	return result{now, reuse}, nil
+	j.advance(done)
+	return now, reuse, nil
 }
 
 // recall returns the recorded state of a shard. It also reports whether the store still holds an
@@ -70,9 +72,9 @@ func (j *job) recall(ctx context.Context, s *shard) (old finishedShard, same boo
 
 // put stores a shard and returns its ETag. If another machine of the same part has already stored
 // the shard with the same bytes, put does not replace it, because readers may use it.
-func (j *job) put(ctx context.Context, s *shard, body *built) (string, error) {
+func (j *job) put(ctx context.Context, s *shard, body io.ReaderAt, digest string) (string, error) {
 	key := j.prefix + s.name
-	obj, err := j.store.Put(ctx, key, body.content, s.length, objstore.Condition{IfAbsent: j.opt.Share.Parts > 0})
+	obj, err := j.store.Put(ctx, key, body, s.length, objstore.Condition{IfAbsent: j.opt.Share.Parts > 0})
 	if !errors.Is(err, objstore.ErrChanged) {
 		return obj.ETag, err
 	}
@@ -88,43 +90,11 @@ func (j *job) put(ctx context.Context, s *shard, body *built) (string, error) {
 	if _, err := io.Copy(sum, in); err != nil {
 		return "", err
 	}
-	if hex.EncodeToString(sum.Sum(nil)) == body.sha256 {
+	if hex.EncodeToString(sum.Sum(nil)) == digest {
 		return obj.ETag, nil
 	}
-	obj, err = j.store.Put(ctx, key, body.content, s.length, objstore.Condition{})
+	obj, err = j.store.Put(ctx, key, body, s.length, objstore.Condition{})
 	return obj.ETag, err
-}
-
-// built is a complete shard, ready to be stored.
-type built struct {
-	content io.ReaderAt
-	sha256  string
-	temp    *os.File // nil: the shard is in memory
-}
-
-func (b *built) close() {
-	if b.temp != nil {
-		b.temp.Close() // the file has no name, so closing the file removes it
-	}
-}
-
-// build writes a shard to memory or to a temporary file.
-func (j *job) build(ctx context.Context, s *shard) (*built, error) {
-	if s.length <= inMemory {
-		buf := bytes.NewBuffer(make([]byte, 0, s.length))
-		sum, err := j.write(ctx, s, buf)
-		return &built{content: bytes.NewReader(buf.Bytes()), sha256: sum}, err
-	}
-	temp, err := tempfile.File(j.opt.TempDir)
-	if err != nil {
-		return nil, err
-	}
-	b := &built{content: temp, temp: temp}
-	if b.sha256, err = j.write(ctx, s, temp); err != nil {
-		b.close()
-		return nil, err
-	}
-	return b, nil
 }
 
 // write writes the tar and returns the SHA-256 of its bytes.
