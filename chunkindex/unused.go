@@ -61,20 +61,13 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 			u.Since = p.obj.Modified
 		}
 	}
-	var indexes, segments, bindings, notes []objstore.Object
+	listed := map[string][]objstore.Object{} // by directory
 	for _, dir := range []string{layout.IndexDir, layout.SegmentDir, layout.BindingDir, layout.OwnerDir, layout.ProbeDir, layout.ScanDir} {
 		err = store.List(ctx, prefix+dir, func(o objstore.Object) error {
-			switch dir {
-			case layout.IndexDir:
-				indexes = append(indexes, o)
-			case layout.SegmentDir:
-				segments = append(segments, o)
-			case layout.BindingDir:
-				bindings = append(bindings, o)
-			case layout.OwnerDir:
-				notes = append(notes, o)
-			default:
+			if dir == layout.ProbeDir || dir == layout.ScanDir {
 				u.unneeded(o)
+			} else {
+				listed[dir] = append(listed[dir], o)
 			}
 			return nil
 		})
@@ -82,10 +75,10 @@ func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace 
 			return nil, fmt.Errorf("gc %q: %w", prefix, err)
 		}
 	}
-	if err := u.readSegments(ctx, indexes, segments); err != nil {
+	if err := u.readSegments(ctx, listed[layout.IndexDir], listed[layout.SegmentDir]); err != nil {
 		return nil, fmt.Errorf("gc %q: %w", prefix, err)
 	}
-	u.generations(indexes, bindings, notes)
+	u.generations(listed[layout.IndexDir], listed[layout.BindingDir], listed[layout.OwnerDir])
 	return u, nil
 }
 

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
@@ -182,13 +183,7 @@ type pageWriter struct {
 
 func (p *pageWriter) writeSorted(recs []layout.HashRecord) error {
 	slices.SortFunc(recs, func(a, b layout.HashRecord) int {
-		switch {
-		case a.Hash != b.Hash && a.Hash < b.Hash, a.Hash == b.Hash && a.Sample < b.Sample:
-			return -1
-		case a == b:
-			return 0
-		}
-		return 1
+		return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Sample, b.Sample))
 	})
 	for _, r := range recs {
 		binary.LittleEndian.PutUint64(p.page[16*p.n:], r.Hash)

@@ -113,17 +113,16 @@ func (b *builder) storeScans(ctx context.Context, scans []namedScan) error {
 	for _, s := range scans {
 		head = binary.LittleEndian.AppendUint64(append(head, s.name[:]...), uint64(s.scan.size))
 	}
-	var all multiReaderAt
-	all.add(bytes.NewReader(head), int64(len(head)))
+	all := multiReaderAt{io.NewSectionReader(bytes.NewReader(head), 0, int64(len(head)))}
 	for _, s := range scans {
-		all.add(s.scan.section(), s.scan.size)
+		all = append(all, s.scan.section())
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(&all, 0, all.size())); err != nil {
+	if _, err := io.Copy(sum, io.NewSectionReader(all, 0, all.size())); err != nil {
 		return err
 	}
 	key := b.index.Prefix + layout.ScanDir + hex.EncodeToString(sum.Sum(nil))
-	if _, err := b.index.Store.Put(ctx, key, &all, all.size(), objstore.Condition{}); err != nil {
+	if _, err := b.index.Store.Put(ctx, key, all, all.size(), objstore.Condition{}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -134,42 +133,28 @@ func (b *builder) storeScans(ctx context.Context, scans []namedScan) error {
 
 // multiReaderAt concatenates several sources without copying them, because copies of large scans
 // would need twice the space.
-type multiReaderAt struct {
-	parts []io.ReaderAt
-	ends  []int64
-}
+type multiReaderAt []*io.SectionReader
 
-func (r *multiReaderAt) size() int64 {
-	if len(r.ends) == 0 {
-		return 0
+func (r multiReaderAt) size() (n int64) {
+	for _, part := range r {
+		n += part.Size()
 	}
-	return r.ends[len(r.ends)-1]
-}
-
-func (r *multiReaderAt) add(part io.ReaderAt, n int64) {
-	end := r.size() + n
-	r.parts, r.ends = append(r.parts, part), append(r.ends, end)
+	return n
 }
 
 // ReadAt implements io.ReaderAt.
-func (r *multiReaderAt) ReadAt(p []byte, off int64) (n int, err error) {
-	for i, _ := slices.BinarySearch(r.ends, off+1); len(p) > 0; i++ {
-		if i == len(r.parts) {
-			return n, io.EOF
+func (r multiReaderAt) ReadAt(p []byte, off int64) (n int, err error) {
+	for _, part := range r {
+		if off < part.Size() {
+			k, err := part.ReadAt(p[n:], off)
+			if n += k; n == len(p) || off+int64(k) < part.Size() {
+				return n, err
+			}
+			off = part.Size()
 		}
-		begin := int64(0)
-		if i > 0 {
-			begin = r.ends[i-1]
-		}
-		b := p[:min(int64(len(p)), r.ends[i]-off)]
-		k, err := r.parts[i].ReadAt(b, off-begin)
-		n += k
-		if k < len(b) {
-			return n, cmp.Or(err, io.ErrUnexpectedEOF)
-		}
-		p, off = p[k:], off+int64(k)
+		off -= part.Size()
 	}
-	return n, nil
+	return n, io.EOF
 }
 
 // listKept lists the scans that other runs stored, and the notes of parts.
@@ -234,7 +219,8 @@ func (b *builder) takeScan(i int, s *scanFile) {
 	for i := u.from; i < u.to; i++ {
 		shards = append(shards, layout.Shard{Key: b.key(i), Size: b.shards[i].Size})
 	}
-	if s.check(shards, b.found.Overlap) != nil {
+	var err error
+	if s.sum, err = check(s, shards, b.found.Overlap); err != nil {
 		return
 	}
 	b.mu.Lock()

@@ -108,7 +108,7 @@ func (b *builder) reuseFrom(ctx context.Context, x *chunkindex.Index, units []in
 			todo = append(todo, i)
 			continue
 		}
-		err := s.check()
+		s.sum, err = check(s, x.ShardTable()[s.first:s.end], x.Meta().Overlap)
 		var fetching *chunkindex.FetchError
 		if errors.As(err, &fetching) || err != nil && ctx.Err() != nil {
 			return nil, err
@@ -246,19 +246,6 @@ func newShardsOf(ctx context.Context, x *chunkindex.Index, first, end int) *shar
 // whole reports whether all chunks of these shards contain only objects of these shards.
 func (s *shardsOf) whole() bool {
 	return s.to == s.x.Chunks() || s.x.Extents(s.to)[0].Shard >= s.end
-}
-
-// check validates the chunks against their shards and computes their totals.
-func (s *shardsOf) check() error {
-	s.sum = layout.Totals{}
-	order := layout.ExtentOrder{Overlap: s.x.Meta().Overlap, Shards: s.x.ShardTable()[s.first:s.end]}
-	return s.each(func(r *layout.ChunkRecord) error {
-		if err := r.Check(&order); err != nil {
-			return err
-		}
-		s.sum.Add(r)
-		return nil
-	})
 }
 
 func (s *shardsOf) totals() layout.Totals { return s.sum }

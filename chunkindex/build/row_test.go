@@ -12,7 +12,7 @@ func TestMultiReaderAt(t *testing.T) {
 	var r multiReaderAt
 	for _, n := range []int{0, 3, 0, 1, 6, 0} {
 		at := int(r.size())
-		r.add(bytes.NewReader(want[at:at+n]), int64(n))
+		r = append(r, io.NewSectionReader(bytes.NewReader(want), int64(at), int64(n)))
 	}
 	for from := range want {
 		for to := from; to <= len(want); to++ {

@@ -38,14 +38,11 @@ func (b *builder) scanAll(ctx context.Context, todo []int) error {
 
 // writer returns the worker's scan writer, creating it on first use.
 func (b *builder) writer(worker int) (*scanWriter, error) {
+	var err error
 	if b.writers[worker] == nil {
-		w, err := newScanWriter(b.opt.TempDir)
-		if err != nil {
-			return nil, err
-		}
-		b.writers[worker] = w
+		b.writers[worker], err = newScanWriter(b.opt.TempDir)
 	}
-	return b.writers[worker], nil
+	return b.writers[worker], err
 }
 
 // codec returns the compression that a shard's name indicates. Loose objects are never

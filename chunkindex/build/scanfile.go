@@ -212,15 +212,14 @@ func maxScan(objects int, size int64) int64 {
 	return int64(objects)*object + factor*min(size, math.MaxInt64/(2*factor))
 }
 
-// check validates a stored scan against its objects and computes its totals.
-func (s *scanFile) check(shards []layout.Shard, overlap int64) error {
+// check validates the chunks of a source against its shards and computes their totals.
+func check(s chunkSource, shards []layout.Shard, overlap int64) (sum layout.Totals, err error) {
 	order := layout.ExtentOrder{Overlap: overlap, Shards: shards}
-	s.sum = layout.Totals{}
-	return s.each(func(r *layout.ChunkRecord) error {
+	return sum, s.each(func(r *layout.ChunkRecord) error {
 		if err := r.Check(&order); err != nil {
 			return err
 		}
-		s.sum.Add(r)
+		sum.Add(r)
 		return nil
 	})
 }

@@ -51,17 +51,20 @@ func EncodeBinding(generation string, versions []ShardVersion) ([]byte, error) {
 		if len(v.ETag) > MaxVersion || len(v.ID) > MaxVersion {
 			return nil, fmt.Errorf("the store returned the ETag %.40q: it or the object's version ID is longer than %d bytes", v.ETag, MaxVersion)
 		}
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(v.ETag)))
-		b = append(b, v.ETag...)
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(v.ID)))
-		b = append(b, v.ID...)
-		if magic == BindingSays {
-			b = binary.LittleEndian.AppendUint16(b, uint16(len(v.Says)))
-			b = append(b, v.Says...)
+		for _, s := range v.strings(magic) {
+			b = append(binary.LittleEndian.AppendUint16(b, uint16(len(*s))), *s...)
 		}
 	}
 	sum := sha256.Sum256(b)
 	return append(b, sum[:]...), nil
+}
+
+// strings returns the strings that a binding with this magic number has per shard.
+func (v *ShardVersion) strings(magic string) []*string {
+	if magic == BindingSays {
+		return []*string{&v.ETag, &v.ID, &v.Says}
+	}
+	return []*string{&v.ETag, &v.ID}
 }
 
 // BindingHash returns the name of a binding: its last 32 bytes, which are the SHA-256 of the
@@ -76,9 +79,9 @@ func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, err
 	if sum := sha256.Sum256(b[:n]); !bytes.Equal(sum[:], b[n:]) {
 		return nil, errors.New("its digest does not match its content")
 	}
-	says := string(b[:8]) == BindingSays
-	if v := string(b[6:8]); !says && v != bindingMagic[6:] {
-		return nil, Newer("version", v)
+	magic := string(b[:8])
+	if magic != BindingSays && magic != bindingMagic {
+		return nil, Newer("version", magic[6:])
 	}
 	if hex.EncodeToString(b[8:40]) != generation {
 		return nil, errors.New("it is the binding of another generation")
@@ -87,33 +90,22 @@ func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, err
 		return nil, fmt.Errorf("binding has %d shards, but the index has %d", count, shards)
 	}
 	b = b[44:n]
-	next := func() (string, bool) {
-		if len(b) < 2 {
-			return "", false
-		}
-		size := int(binary.LittleEndian.Uint16(b))
-		if size > MaxVersion || size > len(b)-2 {
-			return "", false
-		}
-		s := string(b[2 : 2+size])
-		b = b[2+size:]
-		return s, true
-	}
 	if shards > len(b)/4 {
 		return nil, ErrMalformed
 	}
 	out := make([]ShardVersion, shards)
 	for i := range out {
-		etag, ok1 := next()
-		id, ok2 := next()
-		said, ok3 := "", true
-		if says {
-			said, ok3 = next()
+		v := &out[i]
+		for _, s := range v.strings(magic) {
+			if len(b) < 2 || int(binary.LittleEndian.Uint16(b)) > min(MaxVersion, len(b)-2) {
+				return nil, fmt.Errorf("shard %d: %w", i, ErrMalformed)
+			}
+			end := 2 + int(binary.LittleEndian.Uint16(b))
+			*s, b = string(b[2:end]), b[end:]
 		}
-		if !ok1 || !ok2 || !ok3 || etag == "" || len(said) != 0 && len(said) != sha256.Size {
+		if v.ETag == "" || v.Says != "" && len(v.Says) != sha256.Size {
 			return nil, fmt.Errorf("shard %d: %w", i, ErrMalformed)
 		}
-		out[i] = ShardVersion{etag, id, said}
 	}
 	if len(b) != 0 {
 		return nil, ErrMalformed

@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
@@ -44,18 +43,18 @@ func (p *Parts) Bytes() int64 {
 
 // eachName calls visit for every key of a non-empty names block of n samples.
 func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) error {
+	in := blockReader{b: block}
 	for i := range n {
-		size, w := binary.Uvarint(block)
-		if w <= 0 || size > format.MaxKey || size > uint64(len(block)-w) {
+		key := in.bytes(in.below(format.MaxKey))
+		if in.bad {
 			return fmt.Errorf("names: sample %d: %w", i, ErrMalformed)
 		}
-		if err := visit(i, block[w:w+int(size)]); err != nil {
+		if err := visit(i, key); err != nil {
 			return err
 		}
-		block = block[w+int(size):]
 	}
-	if len(block) != 0 {
-		return fmt.Errorf("names: %d bytes after the end: %w", len(block), ErrMalformed)
+	if len(in.b) != 0 {
+		return fmt.Errorf("names: %d bytes after the end: %w", len(in.b), ErrMalformed)
 	}
 	return nil
 }
@@ -65,33 +64,31 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 func decodePlainParts(block []byte, t *Table) (*Parts, error) {
 	all := &Parts{ends: make([]uint32, t.Len())}
 	numbers := map[string]uint32{}
+	in := blockReader{b: block}
 	for i := range t.Len() {
-		count, w := binary.Uvarint(block)
-		// A part needs at least seven bytes, so the block's length limits the count.
-		if w <= 0 || count > uint64(len(block)-w)/7 {
-			return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
-		}
-		if i == 0 { // most samples of a chunk have the same number of parts as the first
+		count := in.below(uint64(len(in.b)) / 7) // a part needs at least seven bytes
+		if i == 0 {                              // most samples of a chunk have the same number of parts as the first
 			all.parts = make([]packedPart, 0, min(int(count)*t.Len(), len(block)/7))
 		}
-		block = block[w:]
 		var end uint32
 		for range count {
-			name, part, rest, err := decodePart(block, t.Length(i))
-			if err == nil && part.offset < end {
-				err = ErrMalformed
-			}
-			if err != nil {
-				return nil, fmt.Errorf("parts: sample %d: %w", i, err)
+			name := in.bytes(in.below(format.MaxKey))
+			part := packedPart{offset: uint32(in.below(uint64(t.Length(i))))}
+			part.length = uint32(in.below(uint64(t.Length(i) - part.offset)))
+			if part.crc = in.uint32(); in.bad || part.offset < end {
+				return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
 			}
 			part.name = all.number(numbers, name)
 			all.parts = append(all.parts, part)
-			end, block = part.offset+part.length, rest
+			end = part.offset + part.length
+		}
+		if in.bad {
+			return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
 		}
 		all.ends[i] = uint32(len(all.parts))
 	}
-	if len(block) != 0 {
-		return nil, fmt.Errorf("parts: %d bytes after the end: %w", len(block), ErrMalformed)
+	if len(in.b) != 0 {
+		return nil, fmt.Errorf("parts: %d bytes after the end: %w", len(in.b), ErrMalformed)
 	}
 	return all, nil
 }
@@ -106,25 +103,4 @@ func (p *Parts) number(numbers map[string]uint32, name []byte) uint32 {
 		p.Names, p.bytes = append(p.Names, s), p.bytes+int64(len(s))
 	}
 	return n
-}
-
-// decodePart decodes one part of a sample of the given length.
-func decodePart(b []byte, sample uint32) (name []byte, p packedPart, rest []byte, err error) {
-	size, w := binary.Uvarint(b)
-	if w <= 0 || size > format.MaxKey || size > uint64(len(b)-w) {
-		return nil, p, nil, ErrMalformed
-	}
-	name, b = b[w:w+int(size)], b[w+int(size):]
-	off, w := binary.Uvarint(b)
-	if w <= 0 {
-		return nil, p, nil, ErrMalformed
-	}
-	b = b[w:]
-	length, w := binary.Uvarint(b)
-	if w <= 0 || len(b)-w < 4 || off > uint64(sample) || length > uint64(sample)-off {
-		return nil, p, nil, ErrMalformed
-	}
-	b = b[w:]
-	p = packedPart{offset: uint32(off), length: uint32(length), crc: binary.LittleEndian.Uint32(b)}
-	return name, p, b[4:], nil
 }

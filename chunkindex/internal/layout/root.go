@@ -58,12 +58,8 @@ func (r *Root) Encode() ([]byte, error) {
 	b = binary.LittleEndian.AppendUint32(b, IndexVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Meta)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(r.Segments)))
-	for _, s := range r.Segments {
-		b = append(b, s.Digest[:]...)
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.Size))
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.Resident))
-	}
-	return append(b, r.Meta...), nil
+	b, err := binary.Append(b, binary.LittleEndian, r.Segments)
+	return append(b, r.Meta...), err
 }
 
 func (r *Root) size() int64 { return rootSize(len(r.Segments), len(r.Meta)) }
@@ -110,17 +106,12 @@ func DecodeRoot(b []byte, generation string) (*Root, error) {
 		return nil, fmt.Errorf("root: %w", ErrMalformed)
 	}
 	r := &Root{Segments: make([]SegmentRef, binary.LittleEndian.Uint64(b[16:]))}
-	b = b[RootHeader:]
-	for i := range r.Segments {
-		s := &r.Segments[i]
-		copy(s.Digest[:], b)
-		size, resident := binary.LittleEndian.Uint64(b[sha256.Size:]), binary.LittleEndian.Uint64(b[sha256.Size+8:])
-		if size > maxSegment || resident > size || resident < HeaderSize {
+	n, err := binary.Decode(b[RootHeader:], binary.LittleEndian, r.Segments)
+	for i, s := range r.Segments {
+		if err != nil || s.Size > maxSegment || s.Resident > s.Size || s.Resident < HeaderSize {
 			return nil, fmt.Errorf("segment %d: %w", i, ErrMalformed)
 		}
-		s.Size, s.Resident = int64(size), int64(resident)
-		b = b[segmentRow:]
 	}
-	r.Meta = b
+	r.Meta = b[RootHeader+n:]
 	return r, nil
 }

@@ -14,19 +14,14 @@ type Totals struct {
 
 // Add adds a chunk.
 func (t *Totals) Add(r *ChunkRecord) {
-	t.Chunks++
-	t.Extents += uint64(len(r.Extents))
-	t.Samples += uint64(r.Samples)
-	t.Bytes += r.Bytes
-	t.Longest = max(t.Longest, r.Longest)
-	t.PartCount += r.Count
-	if len(r.Names) > 0 {
-		t.listed += uint64(r.Samples)
+	o := Totals{
+		Chunks: 1, Extents: uint64(len(r.Extents)), Samples: uint64(r.Samples), Bytes: r.Bytes, Longest: r.Longest, PartCount: r.Count,
+		tables: uint64(len(r.Table)), names: uint64(len(r.Names)), parts: uint64(len(r.Parts)), params: uint64(len(r.Params)),
 	}
-	t.tables += uint64(len(r.Table))
-	t.names += uint64(len(r.Names))
-	t.parts += uint64(len(r.Parts))
-	t.params += uint64(len(r.Params))
+	if o.names > 0 {
+		o.listed = o.Samples
+	}
+	t.Join(o)
 }
 
 // Join adds the totals of another scan.
