@@ -231,9 +231,22 @@ func (c *Cursor) data(n int64, see func(p []byte)) error {
 	})
 }
 
-// LineFeed adds a missing line feed to the end of the sample, which must be the last one of the
-// shard.
-func (c *Cursor) LineFeed() { c.sample.LineFeed = true }
+// Whole passes the next n bytes to the sink as a sample with one part, which has the first of these
+// bytes. lineFeed adds a missing line feed to the sample, which must be the last one of the shard.
+func (c *Cursor) Whole(key, ext string, part, n int64, lineFeed bool) error {
+	if err := c.Begin(key); err != nil {
+		return err
+	}
+	c.Ahead(n)
+	if err := c.Part(ext, part); err != nil {
+		return err
+	}
+	if err := c.Data(n - part); err != nil {
+		return err
+	}
+	c.sample.LineFeed = lineFeed
+	return c.End()
+}
 
 // End ends the sample.
 func (c *Cursor) End() error {

@@ -1,9 +1,11 @@
 package framing
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -84,139 +86,45 @@ func ReadNPY(head []byte) (NPY, error) {
 	return a, nil
 }
 
+// Entries of a header's Python dictionary, in which all quotes are single. A tuple of one number
+// ends in a comma, and Python 2 wrote an L after long numbers.
+const npyEntries = `'descr' *: *('[^'\\]*'|\[.*\])|'fortran_order' *: *(True|False)|'shape' *: *(\( *(?:(?:(?:0|[1-9]\d*)L? *, *)+(?:(?:0|[1-9]\d*)L?)?)? *\))`
+
+var (
+	npyEntry = regexp.MustCompile(npyEntries)
+	npyDict  = regexp.MustCompile(`^\{ *(?:` + npyEntries + `) *(?:, *(?:` + npyEntries + `) *){2},? *\} *\n$`)
+)
+
 // parseLiteral parses the header's Python literal: a dictionary of descr, fortran_order and shape.
 // It evaluates no code.
 func parseLiteral(s string) (NPY, error) {
-	text, ok := strings.CutSuffix(s, "\n")
-	if !ok {
-		return NPY{}, errors.New("does not end in a line feed")
-	}
-	l := literal{rest: strings.TrimRight(text, " ")}
-	a, seen := NPY{}, map[string]bool{}
-	l.want("{")
-	for !l.take("}") && l.err == nil {
-		key := l.text()
-		l.want(":")
-		if seen[key] {
-			return NPY{}, fmt.Errorf("has the entry %s twice", key)
-		}
-		seen[key] = true
-		switch key {
-		case "descr":
-			a.DType = l.dtype()
-		case "fortran_order":
-			l.cOrder()
-		case "shape":
-			a.Shape = l.tuple()
-		default:
-			l.fail("entry %.40q is unknown", key)
-		}
-		if !l.take(",") && !strings.HasPrefix(l.rest, "}") {
-			l.fail("entries are not separated by commas")
+	text := strings.ReplaceAll(s, `"`, "'")
+	var values [3]string
+	for _, entry := range npyEntry.FindAllStringSubmatch(text, -1) {
+		for i, value := range entry[1:] {
+			values[i] = cmp.Or(value, values[i])
 		}
 	}
-	if l.rest != "" {
-		l.fail("%.40q follows the dictionary", l.rest)
-	}
-	if len(seen) != 3 {
-		l.fail("must have descr, fortran_order and shape")
-	}
-	return a, l.err
-}
-
-// literal parses Python's notation from the front of the text. It stops at the first error.
-type literal struct {
-	rest string
-	err  error
-}
-
-func (l *literal) fail(what string, args ...any) {
-	if l.err == nil {
-		l.err = fmt.Errorf(what, args...)
-	}
-}
-
-// take consumes a mark and the spaces around it, if the remaining text begins with the mark.
-func (l *literal) take(mark string) bool {
-	rest, ok := strings.CutPrefix(strings.TrimLeft(l.rest, " "), mark)
-	if ok && l.err == nil {
-		l.rest = strings.TrimLeft(rest, " ")
-	}
-	return ok && l.err == nil
-}
-
-func (l *literal) want(mark string) {
-	if !l.take(mark) {
-		l.fail("want %q before %.40q", mark, l.rest)
-	}
-}
-
-// text parses a string without escapes.
-func (l *literal) text() string {
-	for _, quote := range []string{"'", `"`} {
-		inside, begun := strings.CutPrefix(l.rest, quote)
-		if !begun {
-			continue
-		}
-		s, rest, ok := strings.Cut(inside, quote)
-		if !ok || strings.ContainsAny(s, "\\\n") {
-			l.fail("a string has no end, or contains an escape")
-			return ""
-		}
-		l.rest = strings.TrimLeft(rest, " ")
-		return s
-	}
-	l.fail("want a string before %.40q", l.rest)
-	return ""
-}
-
-func (l *literal) dtype() DType {
-	if strings.HasPrefix(l.rest, "[") {
-		l.fail("elements are structures of named fields, which are not supported: save each field as a plain array")
-		return DType{}
-	}
-	s := l.text()
-	if l.err != nil {
-		return DType{}
-	}
-	d, err := parseDType(s)
-	if err != nil {
-		l.fail("descr %.100q: %w", s, err)
-	}
-	return d
-}
-
-func (l *literal) cOrder() {
+	descr, order, shape := values[0], values[1], values[2]
+	a := NPY{Shape: []uint64{}}
 	switch {
-	case l.take("False"):
-	case l.take("True"):
-		l.fail("array is in Fortran order, so a sample is not one range of bytes: save numpy.ascontiguousarray(a)")
-	default:
-		l.fail("fortran_order is neither True nor False")
+	case !npyDict.MatchString(text) || descr == "" || order == "" || shape == "":
+		return a, fmt.Errorf("%.200q is not a dictionary of descr, fortran_order and shape in NumPy's notation", s)
+	case descr[0] == '[':
+		return a, errors.New("elements are structures of named fields, which are not supported: save each field as a plain array")
+	case order == "True":
+		return a, errors.New("array is in Fortran order, so a sample is not one range of bytes: save numpy.ascontiguousarray(a)")
 	}
-}
-
-// tuple parses numbers in parentheses. A single number must be followed by a comma.
-func (l *literal) tuple() []uint64 {
-	shape := []uint64{}
-	l.want("(")
-	comma := true
-	for !l.take(")") && l.err == nil {
-		end := strings.IndexFunc(l.rest, func(r rune) bool { return r < '0' || r > '9' })
-		if end <= 0 || !comma || end > 1 && l.rest[0] == '0' {
-			l.fail("shape is not a tuple of numbers")
-			return nil
+	for digits := range strings.FieldsFuncSeq(shape, func(r rune) bool { return r < '0' || r > '9' }) {
+		n, err := strconv.ParseUint(digits, 10, 63)
+		if err != nil || len(a.Shape) > maxDims {
+			return a, errors.New("shape has a number that is too large, or too many of them")
 		}
-		n, err := strconv.ParseUint(l.rest[:end], 10, 63)
-		if err != nil || len(shape) > maxDims {
-			l.fail("shape has a number that is too large, or too many of them")
-			return nil
-		}
-		l.rest, shape = strings.TrimPrefix(l.rest[end:], "L"), append(shape, n) // Python 2 wrote an L after long numbers
-		comma = l.take(",")
+		a.Shape = append(a.Shape, n)
 	}
-	if len(shape) == 1 && !comma {
-		l.fail("shape is not a tuple of numbers")
+	var err error
+	if a.DType, err = parseDType(strings.Trim(descr, "'")); err != nil {
+		return a, fmt.Errorf("descr %s: %w", descr, err)
 	}
-	return shape
+	return a, nil
 }

@@ -108,21 +108,9 @@ func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 	if s.fields == 1 && len(bytes.Trim(text, " \t")) == 0 {
 		return s.fail(0, errors.New("only spaces, which some readers treat as an empty line: quote them"))
 	}
-	if err := s.Begin(format.Numbered(s.stem, s.n)); err != nil {
-		return err
-	}
 	s.n++
-	s.Ahead(int64(len(record)))
-	if err := s.Part(s.part, int64(len(text))); err != nil {
-		return err
-	}
-	if err := s.Data(int64(len(record) - len(text))); err != nil {
-		return err
-	}
-	if record[len(record)-1] != '\n' { // so that another record can follow it in a batch
-		s.LineFeed()
-	}
-	return s.End()
+	ended := record[len(record)-1] == '\n' // otherwise a line feed is added, so that another record can follow it in a batch
+	return s.Whole(format.Numbered(s.stem, s.n-1), s.part, int64(len(text)), int64(len(record)), !ended)
 }
 
 var errEmpty = errors.New(`an empty line in a file of one column, which readers treat as null or ignore: sed -i 's/^\r\?$/""&/' makes each of these lines a sample, sed -i '/^\r\?$/d' removes these lines`)

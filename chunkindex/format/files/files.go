@@ -80,13 +80,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 
 // scan passes an object to the cursor as one sample with one part.
 func scan(c *format.Cursor, o format.Object, key, ext string) error {
-	if err := c.Begin(key); err != nil {
-		return err
-	}
-	if err := c.Part(ext, o.Size); err != nil {
-		return err
-	}
-	if err := c.End(); err != nil {
+	if err := c.Whole(key, ext, o.Size, o.Size, false); err != nil {
 		return err
 	}
 	if end, err := c.Ended(); end || err != nil {

@@ -69,21 +69,9 @@ func (s *scanner) take(line []byte) error {
 	if err := s.check(text, ended); err != nil {
 		return err
 	}
-	if err := s.Begin(format.Numbered(s.stem, s.n)); err != nil {
-		return err
-	}
 	s.n++
-	s.Ahead(int64(len(line)))
-	if err := s.Part(Part, int64(end)); err != nil {
-		return err
-	}
-	if err := s.Data(int64(len(line) - end)); err != nil {
-		return err
-	}
-	if !ended { // so that another line can follow it in a batch
-		s.LineFeed()
-	}
-	return s.End()
+	// A missing line feed is added, so that another line can follow it in a batch.
+	return s.Whole(format.Numbered(s.stem, s.n-1), Part, int64(end), int64(len(line)), !ended)
 }
 
 // check rejects a line unless every reader finds exactly one valid JSON value in it. A last line

@@ -20,33 +20,19 @@ import (
 // newHash returns the hash function that MDSWriter calls name, or nil if the function is not
 // supported.
 func newHash(name string) hash.Hash {
-	switch name {
-	case "md5":
-		return md5.New()
-	case "sha1":
-		return sha1.New()
-	case "sha224":
-		return sha256.New224()
-	case "sha256":
-		return sha256.New()
-	case "sha384":
-		return sha512.New384()
-	case "sha512":
-		return sha512.New()
-	case "sha3_224":
-		return sha3.New224()
-	case "sha3_256":
-		return sha3.New256()
-	case "sha3_384":
-		return sha3.New384()
-	case "sha3_512":
-		return sha3.New512()
-	case "xxh64":
-		return xxhash.New()
-	case "xxh3_64":
-		return xxh3.New()
-	case "xxh3_128", "xxh128":
-		return wide{xxh3.New()}
+	hashes := map[string]func() hash.Hash{
+		"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
+		"sha3_224": func() hash.Hash { return sha3.New224() },
+		"sha3_256": func() hash.Hash { return sha3.New256() },
+		"sha3_384": func() hash.Hash { return sha3.New384() },
+		"sha3_512": func() hash.Hash { return sha3.New512() },
+		"xxh64":    func() hash.Hash { return xxhash.New() },
+		"xxh3_64":  func() hash.Hash { return xxh3.New() },
+		"xxh3_128": func() hash.Hash { return wide{xxh3.New()} },
+		"xxh128":   func() hash.Hash { return wide{xxh3.New()} },
+	}
+	if made := hashes[name]; made != nil {
+		return made()
 	}
 	return nil
 }

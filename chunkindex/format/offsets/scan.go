@@ -222,13 +222,7 @@ func (s *scanner) sample(i uint64, n int64) error {
 // blocks cuts the data after the table into samples.
 func (s *scanner) blocks() error {
 	for i := uint64(0); s.Bytes-s.Offset() >= s.Block; i++ {
-		if err := s.Begin(format.Numbered(s.Stem, i)); err != nil {
-			return err
-		}
-		if err := s.Part(s.Fields[0].Name, s.Block); err != nil {
-			return err
-		}
-		if err := s.End(); err != nil {
+		if err := s.Whole(format.Numbered(s.Stem, i), s.Fields[0].Name, s.Block, s.Block, false); err != nil {
 			return err
 		}
 	}

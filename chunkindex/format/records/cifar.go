@@ -148,9 +148,11 @@ func (s *scanner) cifar(c cifar) error {
 				return s.Fail("%s", reason)
 			}
 		}
-		if err := s.begin(c.size()); err != nil {
+		if err := s.Begin(format.Numbered(s.stem, s.n)); err != nil {
 			return err
 		}
+		s.n++
+		s.Ahead(c.size())
 		for _, l := range c.labels {
 			if err := s.Part(l.part, 1); err != nil {
 				return err

@@ -61,22 +61,6 @@ func (s *scanner) array(first string, want framing.Layout) error {
 
 // record reads a record that is a single array.
 func (s *scanner) record(size int64) error {
-	if err := s.begin(size); err != nil {
-		return err
-	}
-	if err := s.Part(framing.ArrayPart, size); err != nil {
-		return err
-	}
-	return s.End()
-}
-
-// begin starts the next record.
-func (s *scanner) begin(size int64) error {
-	key := format.Numbered(s.stem, s.n)
 	s.n++
-	if err := s.Begin(key); err != nil {
-		return err
-	}
-	s.Ahead(size)
-	return nil
+	return s.Whole(format.Numbered(s.stem, s.n-1), framing.ArrayPart, size, size, false)
 }

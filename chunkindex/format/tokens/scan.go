@@ -35,13 +35,7 @@ func (f *file) scan(c *format.Cursor, window int64) error {
 		if err := c.Back(int(shared)); err != nil {
 			return err
 		}
-		if err := c.Begin(format.Numbered(stem, n)); err != nil {
-			return err
-		}
-		if err := c.Part(framing.ArrayPart, window); err != nil {
-			return err
-		}
-		if err := c.End(); err != nil {
+		if err := c.Whole(format.Numbered(stem, n), framing.ArrayPart, window, window, false); err != nil {
 			return err
 		}
 	}
