@@ -11,6 +11,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/millrace-data/millrace/internal/objstore"
 	"github.com/millrace-data/millrace/internal/tracing"
@@ -51,7 +52,7 @@ func (b *Backend) move(region string) error {
 		return err
 	}
 	scope := strings.Split(base.Query().Get("X-Amz-Credential"), "/") // access key ID, day, region, service, "aws4_request"
-	base.RawPath, base.RawQuery = escape(base.Path, false), ""
+	base.RawPath, base.RawQuery = s3utils.EncodePath(base.Path), ""
 	b.endpoint.Store(&endpoint{region: region, core: core, base: base, signer: signer{region: scope[2], service: scope[3]}})
 	return nil
 }
@@ -62,9 +63,9 @@ func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, hea
 	h := b.endpoint.Load()
 	at := *h.base
 	at.Path += ref.Key
-	at.RawPath += escape(ref.Key, false)
+	at.RawPath += s3utils.EncodePath(ref.Key)
 	if ref.VersionID != "" {
-		at.RawQuery = "versionId=" + escape(ref.VersionID, true)
+		at.RawQuery = "versionId=" + strings.ReplaceAll(s3utils.EncodePath(ref.VersionID), "/", "%2F")
 	}
 	if ref.ETag != "" {
 		set(header, "If-Match", `"`+ref.ETag+`"`)

@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"hash"
 	"net/http"
 	"strings"
@@ -41,7 +40,7 @@ const (
 )
 
 // sign adds the headers of a signature with the credentials v at the time now. Path and query of
-// the request must be escaped by escape.
+// the request must be escaped as AWS requires it.
 func (s *signer) sign(req *http.Request, v *credentials.Value, now time.Time) {
 	second := now.UTC().Format(secondFormat)
 	day, _, _ := strings.Cut(second, "T")
@@ -108,19 +107,4 @@ func (s *signer) keyOf(day, secret string) *dayKey {
 	k := &dayKey{day: day, secret: secret, buffers: sync.Pool{New: func() any { return &signingBuffer{mac: hmac.New(sha256.New, key)} }}}
 	s.kept.Store(k)
 	return k
-}
-
-// escape returns s as AWS requires it in a path. In a query value slashes are escaped too.
-func escape(s string, slashes bool) string {
-	var out strings.Builder
-	out.Grow(len(s))
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.~", c) >= 0, c == '/' && !slashes:
-			out.WriteByte(c)
-		default:
-			fmt.Fprintf(&out, "%%%02X", c)
-		}
-	}
-	return out.String()
 }
