@@ -86,9 +86,8 @@ func floorPlan() map[string]room {
 			never:   []string{"net", "os"},
 		},
 		"chunkindex/importance": {
-			ours:    []string{"internal/objstore", "shuffle"},
-			outside: []string{"golang.org/x/sync"},
-			never:   []string{"net"},
+			ours:  []string{"chunkindex/internal/parallel", "internal/objstore", "shuffle"},
+			never: []string{"net"},
 		},
 		"chunkindex/selection": {
 			ours:  []string{"internal/objstore", "internal/tempfile"},

@@ -2,7 +2,6 @@ package importance
 
 import (
 	"bytes"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -331,13 +330,13 @@ func TestCheckFirst_Limits(t *testing.T) {
 // TestBlockCache_KeepsTheFirstBlock adds the block of a chunk twice, like two concurrent readers.
 // It then adds blocks of the maximum size and larger blocks.
 func TestBlockCache_KeepsTheFirstBlock(t *testing.T) {
-	c := &blockCache{chunks: map[int]*list.Element{}}
+	c := &blockCache{chunks: map[int]*block{}}
 	first := &block{weights: make([]uint32, 9)}
 	c.put(1, first)
 	before := c.bytes
 	c.put(1, &block{weights: make([]uint32, 9)})
 	c.put(2, &block{weights: make([]uint32, (cacheBytes-256)/4+1)})
-	if got := c.get(1); got != first || c.get(2) != nil || c.bytes != before || c.used.Len() != 1 {
+	if got := c.get(1); got != first || c.get(2) != nil || c.bytes != before || len(c.chunks) != 1 {
 		t.Errorf("got %p of chunk 1, %p of chunk 2, %d bytes, want %p, nothing, %d", got, c.get(2), c.bytes, first, before)
 	}
 	c.put(3, &block{weights: make([]uint32, (cacheBytes-256)/4)})

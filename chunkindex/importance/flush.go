@@ -5,10 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -80,30 +81,26 @@ func (l *Log) sendAll(ctx context.Context, reports []*Report, done *FlushReport)
 		key := l.batchPrefix(r)
 		byBatch[key] = append(byBatch[key], r)
 	}
+	batches := slices.Collect(maps.Values(byBatch))
 	var mu sync.Mutex // guards done
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for _, batch := range byBatch {
-		group.Go(func() error {
-			for _, r := range batch {
-				_, err := l.store(ctx, r)
-				refused := errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooMany)
-				switch {
-				case errors.Is(err, objstore.ErrDenied) || errors.Is(err, errNoWriter):
-					return &ReadOnlyError{Kept: true, Err: err}
-				case err != nil && !refused:
-					return err
-				}
-				mu.Lock()
-				if refused {
-					done.Conflicts++
-				} else {
-					done.Sent++
-				}
-				mu.Unlock()
+	return parallel.Each(ctx, writers, len(batches), func(ctx context.Context, _, i int) error {
+		for _, r := range batches[i] {
+			_, err := l.store(ctx, r)
+			refused := errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooMany)
+			switch {
+			case errors.Is(err, objstore.ErrDenied) || errors.Is(err, errNoWriter):
+				return &ReadOnlyError{Kept: true, Err: err}
+			case err != nil && !refused:
+				return err
 			}
-			return nil
-		})
-	}
-	return group.Wait()
+			mu.Lock()
+			if refused {
+				done.Conflicts++
+			} else {
+				done.Sent++
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
 }

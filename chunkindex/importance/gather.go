@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
@@ -146,13 +145,8 @@ func (g *gatherer) check(reports []*Report) error {
 // read fetches the group's reports in the order of their keys.
 func (g *gatherer) read(ctx context.Context) ([]*Report, error) {
 	reports := make([]*Report, len(g.group))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readers)
-	for i, obj := range g.group {
-		group.Go(func() (err error) {
-			reports[i], err = g.log.read(ctx, obj, g.request.Plan, g.request.Epoch)
-			return err
-		})
-	}
-	return reports, group.Wait()
+	return reports, parallel.Each(ctx, readers, len(reports), func(ctx context.Context, _, i int) (err error) {
+		reports[i], err = g.log.read(ctx, g.group[i], g.request.Plan, g.request.Epoch)
+		return err
+	})
 }

@@ -131,27 +131,17 @@ func planOfDir(dir string) string { return strings.Split(dir, "/")[1] }
 
 // describe reads a snapshot's header and plan.
 func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
-	b := make([]byte, snapshotHeader)
-	if s.Size < snapshotHeader {
-		s.Fault = corrupt("invalid size of a snapshot: %d bytes", s.Size)
-		return
-	}
-	if s.Fault = l.cfg.Reader.ReadRange(ctx, s.Ref(), 0, b); s.Fault != nil {
-		return
-	}
-	h, err := decodeHead(b)
+	h, err := l.headOf(ctx, s.Object)
 	if err == nil && s.Size < h.tableOffset() {
 		err = corrupt("it is truncated in its plan")
 	}
-	if err != nil {
-		s.Fault = err
+	if s.Fault = err; err != nil {
 		return
 	}
 	plan := make([]byte, h.plan)
-	if s.Fault = l.cfg.Reader.ReadRange(ctx, s.Ref(), snapshotHeader, plan); s.Fault != nil {
-		return
+	if s.Fault = l.cfg.Reader.ReadRange(ctx, s.Ref(), snapshotHeader, plan); s.Fault == nil {
+		s.Generation, s.Plan, s.Epoch, s.Samples, s.Positions = h.generation, string(plan), h.epoch, h.samples, h.positions
 	}
-	s.Generation, s.Plan, s.Epoch, s.Samples, s.Positions = h.generation, string(plan), h.epoch, h.samples, h.positions
 }
 
 // planOf reads the plan from a report, and checks it against the hash in the report's key.

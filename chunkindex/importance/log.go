@@ -119,16 +119,10 @@ func (n name) String() string {
 func parseName(s string) (name, error) {
 	var n name
 	_, file, _ := strings.Cut(s, "/")
-	for i, part := range strings.SplitN(file, "-", 4) {
-		switch i {
-		case 0:
-			n.batch, _ = strconv.ParseUint(part, 10, 64)
-		case 1:
-			n.first, _ = strconv.ParseUint(part, 10, 64)
-		case 2:
-			n.last, _ = strconv.ParseUint(part, 10, 64)
-		case 3:
-			n.hash = part
+	if parts := strings.SplitN(file, "-", 4); len(parts) == 4 {
+		n.hash = parts[3]
+		for i, number := range []*uint64{&n.batch, &n.first, &n.last} {
+			*number, _ = strconv.ParseUint(parts[i], 10, 64)
 		}
 	}
 	if n.String() != s || n.first > n.last || n.last >= MaxBatch || !isDigest(n.hash) {

@@ -1,7 +1,6 @@
 package importance
 
 import (
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -83,16 +82,26 @@ func (w snapshotIdentity) check(h *head, size int64) error {
 	return h.fits(w.first, size)
 }
 
-// checkObject checks the header of an object before downloading it.
-func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want snapshotIdentity) error {
-	if obj.Size < snapshotHeader {
-		return corrupt("invalid size of a snapshot: %d bytes", obj.Size)
+// readHead reads the header of a snapshot of this size by a function that reads its first bytes.
+func readHead(size int64, read func(b []byte) error) (*head, error) {
+	if size < snapshotHeader {
+		return nil, corrupt("invalid size of a snapshot: %d bytes", size)
 	}
 	b := make([]byte, snapshotHeader)
-	if err := l.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
-		return err
+	if err := read(b); err != nil {
+		return nil, err
 	}
-	h, err := decodeHead(b)
+	return decodeHead(b)
+}
+
+// headOf reads the header of a stored snapshot.
+func (l *Log) headOf(ctx context.Context, obj objstore.Object) (*head, error) {
+	return readHead(obj.Size, func(b []byte) error { return l.cfg.Reader.ReadRange(ctx, obj.Ref(), 0, b) })
+}
+
+// checkObject checks the header of an object before downloading it.
+func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want snapshotIdentity) error {
+	h, err := l.headOf(ctx, obj)
 	if err != nil {
 		return err
 	}
@@ -224,14 +233,10 @@ type file interface {
 
 // parseContent validates everything in a file except its digest.
 func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity) (*Snapshot, error) {
-	if size < snapshotHeader {
-		return nil, corrupt("invalid size of a snapshot: %d bytes", size)
-	}
-	b := make([]byte, snapshotHeader)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		return nil, err
-	}
-	h, err := decodeHead(b)
+	h, err := readHead(size, func(b []byte) error {
+		_, err := f.ReadAt(b, 0)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +244,7 @@ func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity
 		return nil, err
 	}
 	s := &Snapshot{file: f, size: size, digest: want.digest, head: h, first: want.first}
-	s.cache.chunks = map[int]*list.Element{}
+	s.cache.chunks = map[int]*block{}
 	if err := s.readTables(); err != nil {
 		return nil, err
 	}

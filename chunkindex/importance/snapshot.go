@@ -1,7 +1,6 @@
 package importance
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -134,43 +133,35 @@ func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
 // cacheBytes limits the size of a snapshot's block cache.
 const cacheBytes = 4 << 20
 
-// blockCache is an LRU cache of blocks. Neighbouring batches use the same chunks.
+// blockCache caches recently used blocks. Neighbouring batches use the same chunks.
 type blockCache struct {
 	mu     sync.Mutex
-	used   list.List // elements of type cachedSnapshot, most recently used first
-	chunks map[int]*list.Element
+	chunks map[int]*block
 	bytes  int64
 }
 
-type cachedSnapshot struct {
-	chunk int
-	*block
-}
-
-func (c cachedSnapshot) bytes() int64 { return int64(4*len(c.weights)+len(c.hot)) + 256 }
+func (b *block) bytes() int64 { return int64(4*len(b.weights)+len(b.hot)) + 256 }
 
 func (c *blockCache) get(chunk int) *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.chunks[chunk]
-	if e == nil {
-		return nil
-	}
-	c.used.MoveToFront(e)
-	return e.Value.(cachedSnapshot).block
+	return c.chunks[chunk]
 }
 
+// put adds a block. It evicts arbitrary other blocks to make room.
 func (c *blockCache) put(chunk int, b *block) {
-	entry := cachedSnapshot{chunk, b}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.chunks[chunk] != nil || entry.bytes() > cacheBytes {
+	if c.chunks[chunk] != nil || b.bytes() > cacheBytes {
 		return
 	}
-	c.chunks[chunk] = c.used.PushFront(entry)
-	for c.bytes += entry.bytes(); c.bytes > cacheBytes; {
-		old := c.used.Remove(c.used.Back()).(cachedSnapshot)
-		delete(c.chunks, old.chunk)
+	for other, old := range c.chunks {
+		if c.bytes+b.bytes() <= cacheBytes {
+			break
+		}
+		delete(c.chunks, other)
 		c.bytes -= old.bytes()
 	}
+	c.chunks[chunk] = b
+	c.bytes += b.bytes()
 }
