@@ -60,7 +60,7 @@ func floorPlan() map[string]room {
 		"chunkindex/codec/*": {outside: []string{"github.com/klauspost/compress"}, never: []string{"net", "os"}},
 		"chunkindex/codec/arrowbatch": {
 			ours:    []string{"chunkindex/rows"},
-			outside: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"},
+			outside: []string{"github.com/google/flatbuffers", "github.com/klauspost/compress", "github.com/pierrec/lz4"},
 			never:   []string{"net", "os"},
 		},
 		// Several formats may share a package, but no format imports another. A format that needs

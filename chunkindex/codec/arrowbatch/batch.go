@@ -32,26 +32,19 @@ var (
 
 // batchReader returns the nodes and buffers of a record batch in their stored order.
 type batchReader struct {
-	t        table
-	body     []byte
-	nodes    int // offset and remaining number of the nodes, of the buffers and of the view counts
-	nodesN   int
-	buffers  int
-	buffersN int
-	views    int
-	viewsN   int
-	packed   int // codec of the buffers; -1: uncompressed
-	unpack   *unpacker
-	dicts    []*dictionary // dictionaries of the remaining dictionary columns
+	body    []byte
+	nodes   []byte // remaining nodes, descriptions of buffers, and view counts
+	buffers []byte
+	views   []byte
+	packed  int // codec of the buffers; -1: uncompressed
+	unpack  *unpacker
+	dicts   []*dictionary // dictionaries of the remaining dictionary columns
 }
 
 // newBatchReader returns a reader of a message's record batch t, which contains rows or the values
 // of a dictionary. body is the message's complete body.
 func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader, int64) {
-	r := &batchReader{t: t, body: body, packed: m.packed, unpack: u}
-	r.nodes, r.nodesN = t.vector(1, 16)
-	r.buffers, r.buffersN = t.vector(2, 16)
-	r.views, r.viewsN = t.vector(4, 8)
+	r := &batchReader{body: body, nodes: t.vector(1, 16), buffers: t.vector(2, 16), views: t.vector(4, 8), packed: m.packed, unpack: u}
 	if t.has(3) {
 		c := t.table(3)
 		if r.packed = int(c.u8(0, 0)); r.packed > packZstd || c.u8(1, 0) != 0 {
@@ -59,21 +52,27 @@ func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader
 		}
 	}
 	n := t.i64(0)
-	if t.f == nil || n < 0 {
+	if t.missing() || n < 0 {
 		fail(errMessage)
 	}
 	return r, n
 }
 
 // left reports whether there are unread nodes or buffers, which then belong to no column.
-func (r *batchReader) left() bool { return r.nodesN > 0 || r.buffersN > 0 || r.viewsN > 0 }
+func (r *batchReader) left() bool { return len(r.nodes)+len(r.buffers)+len(r.views) > 0 }
 
-func (r *batchReader) node() (n, nulls int64) {
-	if r.nodesN == 0 {
+// number removes a number from the start of b.
+func number(b *[]byte) int64 {
+	if len(*b) == 0 {
 		fail(errBuffer)
 	}
-	n, nulls = r.t.f.i64(r.nodes), r.t.f.i64(r.nodes+8)
-	r.nodes, r.nodesN = r.nodes+16, r.nodesN-1
+	n := int64(binary.LittleEndian.Uint64(*b))
+	*b = (*b)[8:]
+	return n
+}
+
+func (r *batchReader) node() (n, nulls int64) {
+	n, nulls = number(&r.nodes), number(&r.nodes)
 	if n < 0 || nulls < 0 || nulls > n || n > rows.MaxRow {
 		fail(errBuffer)
 	}
@@ -82,11 +81,7 @@ func (r *batchReader) node() (n, nulls int64) {
 
 // buffer returns the next buffer after decompressing it.
 func (r *batchReader) buffer() []byte {
-	if r.buffersN == 0 {
-		fail(errBuffer)
-	}
-	off, n := r.t.f.i64(r.buffers), r.t.f.i64(r.buffers+8)
-	r.buffers, r.buffersN = r.buffers+16, r.buffersN-1
+	off, n := number(&r.buffers), number(&r.buffers)
 	if off < 0 || n < 0 || off > int64(len(r.body)) || n > int64(len(r.body))-off {
 		fail(errBuffer)
 	}
@@ -144,12 +139,8 @@ func (r *batchReader) array(l *layout) *array {
 
 // viewed reads the buffers to which the views of an array refer.
 func (r *batchReader) viewed(a *array) {
-	if r.viewsN == 0 {
-		fail(errBuffer)
-	}
-	n := r.t.f.i64(r.views)
-	r.views, r.viewsN = r.views+8, r.viewsN-1
-	if n < 0 || n > int64(r.buffersN) {
+	n := number(&r.views)
+	if n < 0 || n > int64(len(r.buffers)/16) {
 		fail(errBuffer)
 	}
 	for range n {

@@ -1,135 +1,78 @@
 package arrowbatch
 
 import (
-	"encoding/binary"
 	"fmt"
+	"runtime"
+
+	flatbuffers "github.com/google/flatbuffers/go"
 
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// flat reads an untrusted flatbuffer. A read out of bounds fails.
-type flat struct{ b []byte }
+// table is a table of an untrusted flatbuffer. A read out of bounds panics, which catch returns as
+// an error.
+type table struct{ flatbuffers.Table }
 
-func (f *flat) bytes(at, n int) []byte {
-	if at < 0 || n < 0 || at > len(f.b) || n > len(f.b)-at {
-		fail(errMessage)
-	}
-	return f.b[at : at+n]
+// missing returns a table without entries, which represents a missing table.
+func missing() table {
+	return table{flatbuffers.Table{Bytes: []byte{4, 0, 4, 0, 4, 0, 0, 0}, Pos: 4}}
 }
 
-func (f *flat) u16(at int) int { return int(binary.LittleEndian.Uint16(f.bytes(at, 2))) }
-
-func (f *flat) u32(at int) int { return int(binary.LittleEndian.Uint32(f.bytes(at, 4))) }
-
-func (f *flat) i64(at int) int64 { return int64(binary.LittleEndian.Uint64(f.bytes(at, 8))) }
-
-// table is a table of a flatbuffer. The zero table represents a missing table, in which all entries
-// have their default values.
-type table struct {
-	f      *flat
-	at     int
-	places int // offset of the list of entry offsets
-	size   int // length of this list in bytes
-}
+func (t table) missing() bool { return len(t.Bytes) == 8 }
 
 // root returns the root table of a flatbuffer.
-func (f *flat) root() table { return f.table(f.u32(0)) }
-
-func (f *flat) table(at int) table {
-	t := table{f: f, at: at, places: at - int(int32(f.u32(at)))}
-	t.size = f.u16(t.places)
-	return t
+func root(b []byte) table {
+	return table{flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}}
 }
 
-// entry returns the offset of an entry, or 0 if the entry is absent.
-func (t table) entry(i int) int {
-	if t.f == nil || 4+2*i+2 > t.size {
-		return 0
-	}
-	if off := t.f.u16(t.places + 4 + 2*i); off != 0 {
-		return t.at + off
-	}
-	return 0
-}
+func slot(i int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*i) }
+
+// entry returns the offset of an entry in the table, or 0 if the entry is absent.
+func (t table) entry(i int) flatbuffers.UOffsetT { return flatbuffers.UOffsetT(t.Offset(slot(i))) }
 
 // u8, i16, i32 and i64 return the number in an entry, or def if the entry is absent.
-func (t table) u8(i int, def byte) byte {
-	if at := t.entry(i); at != 0 {
-		return t.f.bytes(at, 1)[0]
-	}
-	return def
-}
-
-func (t table) i16(i, def int) int {
-	if at := t.entry(i); at != 0 {
-		return int(int16(t.f.u16(at)))
-	}
-	return def
-}
-
-func (t table) i32(i, def int) int {
-	if at := t.entry(i); at != 0 {
-		return int(int32(t.f.u32(at)))
-	}
-	return def
-}
-
-func (t table) i64(i int) int64 {
-	if at := t.entry(i); at != 0 {
-		return t.f.i64(at)
-	}
-	return 0
-}
+func (t table) u8(i int, def byte) byte { return t.GetByteSlot(slot(i), def) }
+func (t table) i16(i, def int) int      { return int(t.GetInt16Slot(slot(i), int16(def))) }
+func (t table) i32(i, def int) int      { return int(t.GetInt32Slot(slot(i), int32(def))) }
+func (t table) i64(i int) int64         { return t.GetInt64Slot(slot(i), 0) }
 
 // has reports whether an entry is present.
 func (t table) has(i int) bool { return t.entry(i) != 0 }
 
 // table returns the table that an entry refers to.
 func (t table) table(i int) table {
-	at := t.entry(i)
-	if at == 0 {
-		return table{}
+	if !t.has(i) {
+		return missing()
 	}
-	return t.f.table(at + t.f.u32(at))
+	return table{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Pos + t.entry(i))}}
 }
 
-// vector returns the offset of a vector's elements and their number. Each element has the given
-// size.
-func (t table) vector(i, size int) (at, n int) {
-	ref := t.entry(i)
-	if ref == 0 {
-		return 0, 0
+// vector returns the elements of a vector. Each has the given size.
+func (t table) vector(i, size int) []byte {
+	if !t.has(i) {
+		return nil
 	}
-	at = ref + t.f.u32(ref)
-	n = t.f.u32(at)
-	if n > len(t.f.b)/size {
+	at, n := int(t.Vector(t.entry(i))), t.VectorLen(t.entry(i))
+	if n > len(t.Bytes)/size {
 		fail(errMessage)
 	}
-	t.f.bytes(at+4, n*size)
-	return at + 4, n
+	return t.Bytes[at : at+n*size]
 }
 
 // tables returns the elements of a vector of tables.
 func (t table) tables(i int) []table {
-	at, n := t.vector(i, 4)
+	n := len(t.vector(i, 4)) / 4
 	if n > rows.MaxNodes {
 		fail(errMessage)
 	}
 	all := make([]table, n)
 	for k := range all {
-		ref := at + 4*k
-		all[k] = t.f.table(ref + t.f.u32(ref))
+		all[k] = table{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Vector(t.entry(i)) + flatbuffers.UOffsetT(4*k))}}
 	}
 	return all
 }
 
-func (t table) text(i int) string {
-	at, n := t.vector(i, 1)
-	if n == 0 {
-		return ""
-	}
-	return string(t.f.bytes(at, n))
-}
+func (t table) text(i int) string { return string(t.vector(i, 1)) }
 
 // failure is a panic that catch returns as an error.
 type failure struct{ err error }
@@ -143,12 +86,14 @@ func fail(err error) { panic(failure{err}) }
 // failIn raises an error of a column.
 func failIn(n *rows.Node, err error) { fail(fmt.Errorf("column %.100q: %w", n.Name, err)) }
 
-// catch sets the error of a function that called fail.
+// catch sets the error of a function that called fail, or that read out of bounds.
 func catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case failure:
 		*err = r.err
+	case runtime.Error:
+		*err = errMessage
 	default:
 		panic(r)
 	}

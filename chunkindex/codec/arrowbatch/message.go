@@ -61,8 +61,7 @@ func ParseMessage(b []byte) (_ *Message, err error) {
 	if err != nil || n != int64(len(b)) {
 		return nil, errMessage
 	}
-	f := &flat{b: b[prefix:]}
-	t := f.root()
+	t := root(b[prefix:])
 	m := &Message{Kind: int(t.u8(1, 0)), Head: n, Body: t.i64(3), header: t.table(2)}
 	if version := t.i16(0, 0); version < 3 || version > 4 {
 		return nil, fmt.Errorf("metadata version %d; only 4 and 5 are supported: %w", version+1, errMessage)
@@ -109,7 +108,7 @@ type Footer struct {
 // ParseFooter parses the footer of a file.
 func ParseFooter(b []byte) (_ *Footer, err error) {
 	defer catch(&err)
-	t := (&flat{b: b}).root()
+	t := root(b)
 	s, err := new(schemaReader).schema(t.table(1))
 	if err != nil {
 		return nil, err
@@ -127,10 +126,10 @@ func ParseFooter(b []byte) (_ *Footer, err error) {
 
 // blocks parses a vector of message locations.
 func (t table) blocks(entry int, what string) []Block {
-	at, n := t.vector(entry, 24)
-	blocks := make([]Block, n)
+	v := t.vector(entry, 24)
+	blocks := make([]Block, len(v)/24)
 	for i := range blocks {
-		off, head, body := t.f.i64(at+24*i), int64(int32(t.f.u32(at+24*i+8))), t.f.i64(at+24*i+16)
+		off, head, body := number(&v), int64(int32(number(&v))), number(&v)
 		if off < 0 || head < prefix || body < 0 || head+body < 0 || off+head+body < off {
 			fail(fmt.Errorf("%s %d of the footer: %w", what, i, errMessage))
 		}

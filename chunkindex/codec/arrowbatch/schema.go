@@ -69,7 +69,7 @@ func DeclaredFields(b []byte) ([]*rows.Node, error) {
 
 func (r *schemaReader) schema(t table) (_ *Schema, err error) {
 	defer catch(&err)
-	if t.f == nil {
+	if t.missing() {
 		return nil, errSchema
 	}
 	if t.i16(0, 0) != 0 {
