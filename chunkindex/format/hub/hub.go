@@ -61,7 +61,7 @@ func ReadCard(text []byte) ([]Config, error) {
 			Name    string    `yaml:"config_name"`
 			Default bool      `yaml:"default"`
 			Dir     string    `yaml:"data_dir"`
-			Files   yaml.Node `yaml:"data_files"`
+			Files   dataFiles `yaml:"data_files"`
 		} `yaml:"configs"`
 	}
 	if err := yaml.Unmarshal(block, &card); err != nil {
@@ -76,7 +76,7 @@ func ReadCard(text []byte) ([]Config, error) {
 		if err := checkName(c.Name); err != nil {
 			return nil, fmt.Errorf("README.md: configuration: %w", err)
 		}
-		splits, err := readFiles(&c.Files, c.Dir)
+		splits, err := c.Files.splits(c.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("README.md: configuration %s: %w", c.Name, err)
 		}
@@ -113,80 +113,76 @@ type files struct {
 	splits []Split
 }
 
-// readFiles reads data_files in the notations of the hub: a pattern, a list of patterns, a mapping
-// of splits to patterns, or a list of {split, path}. If a configuration has only a directory, all
-// objects in it are training data.
-func readFiles(n *yaml.Node, dir string) ([]Split, error) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
+// dataFiles are data_files in the notations of the hub: a pattern, a list of patterns, a mapping of
+// splits to patterns, or a list of {split, path}.
+type dataFiles []entry
+
+// entry assigns patterns to a split.
+type entry struct {
+	Split string `yaml:"split"`
+	Path  paths  `yaml:"path"`
+}
+
+// paths is a pattern or a list of patterns.
+type paths []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *dataFiles) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.MappingNode {
+		return list(n).Decode((*[]entry)(d))
 	}
+	for i := 0; i < len(n.Content); i += 2 {
+		e := entry{Split: n.Content[i].Value}
+		if err := n.Content[i+1].Decode(&e.Path); err != nil {
+			return err
+		}
+		*d = append(*d, e)
+	}
+	return nil
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler. Patterns without a split are training data.
+func (e *entry) UnmarshalYAML(n *yaml.Node) error {
+	type fields entry
+	if n.Kind == yaml.MappingNode {
+		return n.Decode((*fields)(e))
+	}
+	e.Split = "train"
+	return n.Decode(&e.Path)
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (p *paths) UnmarshalYAML(n *yaml.Node) error { return list(n).Decode((*[]string)(p)) }
+
+// list returns a node, with a scalar replaced by a list of it.
+func list(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.ScalarNode {
+		return &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{n}}
+	}
+	return n
+}
+
+// splits returns the splits of a configuration with a directory, to which the patterns are relative.
+// If it has only a directory, all objects in it are training data.
+func (d dataFiles) splits(dir string) ([]Split, error) {
 	f := &files{dir: strings.Trim(strings.TrimPrefix(dir, "./"), "/")}
-	if n.Kind == 0 {
-		if f.dir == "" {
-			return nil, nil
-		}
-		err := f.add("train", "**")
-		return f.splits, err
+	if d == nil && f.dir != "" {
+		d = dataFiles{{"train", paths{"**"}}}
 	}
-	err := f.read(n)
-	return f.splits, err
-}
-
-func (f *files) read(n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.ScalarNode:
-		return f.add("train", n.Value)
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if err := f.addPaths(n.Content[i].Value, n.Content[i+1]); err != nil {
-				return err
+	for _, e := range d {
+		if err := checkName(e.Split); err != nil {
+			return nil, fmt.Errorf("split: %w", err)
+		}
+		if e.Path == nil {
+			return nil, fmt.Errorf("split %s: no path", e.Split)
+		}
+		for _, pattern := range e.Path {
+			if err := f.add(e.Split, pattern); err != nil {
+				return nil, err
 			}
 		}
-		return nil
-	case yaml.SequenceNode:
-		for _, item := range n.Content {
-			if item.Kind != yaml.MappingNode {
-				if err := f.addPaths("train", item); err != nil {
-					return err
-				}
-				continue
-			}
-			var entry struct {
-				Split string    `yaml:"split"`
-				Path  yaml.Node `yaml:"path"`
-			}
-			if err := item.Decode(&entry); err != nil {
-				return err
-			}
-			if err := f.addPaths(entry.Split, &entry.Path); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
-	return errors.New("data_files is neither a pattern nor a list or mapping of patterns")
-}
-
-// addPaths adds a pattern or a list of patterns to a split.
-func (f *files) addPaths(split string, n *yaml.Node) error {
-	if err := checkName(split); err != nil {
-		return fmt.Errorf("split: %w", err)
-	}
-	switch n.Kind {
-	case yaml.ScalarNode:
-		return f.add(split, n.Value)
-	case yaml.SequenceNode:
-		for _, item := range n.Content {
-			if item.Kind != yaml.ScalarNode {
-				return fmt.Errorf("split %s: a path is not a string", split)
-			}
-			if err := f.add(split, item.Value); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return fmt.Errorf("split %s: not a path or a list of paths", split)
+	return f.splits, nil
 }
 
 func (f *files) add(split, pattern string) error {
@@ -197,19 +193,15 @@ func (f *files) add(split, pattern string) error {
 	if err != nil {
 		return err
 	}
-	for i := range f.splits {
-		if f.splits[i].Name == split {
-			if len(f.splits[i].Patterns) == maxPatterns {
-				return errMany
-			}
-			f.splits[i].Patterns = append(f.splits[i].Patterns, p)
-			return nil
-		}
+	i := slices.IndexFunc(f.splits, func(s Split) bool { return s.Name == split })
+	if i < 0 {
+		i = len(f.splits)
+		f.splits = append(f.splits, Split{Name: split})
 	}
-	if len(f.splits) == maxSplits {
+	f.splits[i].Patterns = append(f.splits[i].Patterns, p)
+	if len(f.splits) > maxSplits || len(f.splits[i].Patterns) > maxPatterns {
 		return errMany
 	}
-	f.splits = append(f.splits, Split{split, []Pattern{p}})
 	return nil
 }
 

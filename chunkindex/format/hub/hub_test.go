@@ -62,8 +62,8 @@ func TestCardsAreRefused(t *testing.T) {
 		card(strings.Repeat("x", 2000)):         "pattern of 2000 bytes",
 		card("[{split: 'a b', path: x}]"):       "without spaces",
 		card("[{path: x}]"):                     "use 1 to",
-		card("[{split: a}]"):                    "not a path",
-		card("[{split: a, path: {b: c}}]"):      "not a path",
+		card("[{split: a}]"):                    "split a: no path",
+		card("[{split: a, path: {b: c}}]"):      "line 3: cannot unmarshal !!map",
 		card("[" + many + "]"):                  "too many",
 		"---\nconfigs:\n" + strings.Repeat("- {config_name: a}\n", 5000) + "---\n": "too many",
 	} {
