@@ -27,9 +27,6 @@ type hashSorter struct {
 	file    *os.File // holds segments of buckets, if the records exceed memory
 	end     int64
 	buckets []bucket
-	first   uint64 // hash of the first record
-	added   bool   // a record was already added
-	differ  bool   // the hashes are not all equal
 }
 
 // bucket holds the records of a hash range in the order of arrival.
@@ -75,10 +72,6 @@ func (s *hashSorter) add(hash, sample uint64) error {
 		s.memory = append(s.memory, layout.HashRecord{Hash: hash, Sample: sample})
 		return nil
 	}
-	if !s.added {
-		s.first, s.added = hash, true
-	}
-	s.differ = s.differ || hash != s.first
 	b := s.bucket(hash)
 	b.n++
 	b.tail = binary.LittleEndian.AppendUint64(b.tail, hash)
@@ -118,7 +111,7 @@ func (s *hashSorter) writeTo(p *pageWriter) error {
 // writeBucket sorts a bucket in memory. If a bucket is too large, because of crafted or repeated
 // names, writeBucket divides it further. Records with the same hash are already in order.
 func (s *hashSorter) writeBucket(p *pageWriter, b *bucket) error {
-	if b.n > int64(s.max) && s.differ {
+	if b.n > int64(s.max) && s.skip+s.bits < 64 {
 		sub, err := newHashSorter(s.dir, uint64(b.n), s.max, s.skip+s.bits)
 		if err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -236,18 +235,10 @@ func (b *builder) takeScan(i int, s *scanFile) {
 	}
 }
 
-// scanRow is the length of a table row in an object of scans: the scan's name and its length.
-const scanRow = len(scanName{}) + 8
-
-// hasAny reports whether a table contains a scan that is needed. If not, the rest of the object is
-// not read.
-func hasAny(table []byte, wanted map[scanName]int) bool {
-	for ; len(table) > 0; table = table[scanRow:] {
-		if _, ok := wanted[scanName(table[:scanRow-8])]; ok {
-			return true
-		}
-	}
-	return false
+// tableRow is a row of the table at the start of an object of scans.
+type tableRow struct {
+	Name scanName
+	Size int64
 }
 
 var errKept = errors.New("not a valid object of scans")
@@ -262,39 +253,38 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	defer in.Close()
 	sum := sha256.New()
 	body := io.TeeReader(in, sum)
-	head := make([]byte, len(keptMagic)+4)
-	if _, err := io.ReadFull(body, head); err != nil {
+	var head struct {
+		Magic [len(keptMagic)]byte
+		Count uint32
+	}
+	if err := binary.Read(body, binary.LittleEndian, &head); err != nil {
 		return nil, err
 	}
-	count := binary.LittleEndian.Uint32(head[len(keptMagic):])
-	if string(head[:len(keptMagic)]) != keptMagic || count > maxKept {
+	if string(head.Magic[:]) != keptMagic || head.Count > maxKept {
 		return nil, errKept
 	}
-	table := make([]byte, scanRow*int(count))
-	if _, err := io.ReadFull(body, table); err != nil {
+	table := make([]tableRow, head.Count)
+	if err := binary.Read(body, binary.LittleEndian, table); err != nil {
 		return nil, err
 	}
-	if !hasAny(table, wanted) {
-		return nil, nil
+	needed := func(row tableRow) bool { _, ok := wanted[row.Name]; return ok }
+	if !slices.ContainsFunc(table, needed) {
+		return nil, nil // the rest of the object is not read
 	}
 	taken := map[int]*scanFile{}
-	for ; len(table) > 0; table = table[scanRow:] {
-		size := binary.LittleEndian.Uint64(table[scanRow-8:])
-		i, ok := wanted[scanName(table[:scanRow-8])]
-		if !ok {
-			if size > math.MaxInt64 {
-				return nil, errKept
-			}
-			if _, err := io.CopyN(io.Discard, body, int64(size)); err != nil {
+	for _, row := range table {
+		if !needed(row) {
+			if _, err := io.CopyN(io.Discard, body, row.Size); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if u := b.units[i]; size > uint64(maxScan(u.to-u.from, b.bytes(u))) {
+		i := wanted[row.Name]
+		if u := b.units[i]; row.Size > maxScan(u.to-u.from, b.bytes(u)) {
 			return nil, errKept
 		}
 		w.begin()
-		if _, err := io.CopyN(w, body, int64(size)); err != nil {
+		if _, err := io.CopyN(w, body, row.Size); err != nil {
 			return nil, err
 		}
 		if taken[i], err = w.finish(); err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
+const scanRow = len(scanName{}) + 8 // bytes of a row of the table
+
 // keptTogether returns a store with two shards and the key of an object that contains the scans of
 // both. A killed run has stored this object.
 func keptTogether(t *testing.T) (store *memstore.Store, key string) {

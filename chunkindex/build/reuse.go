@@ -271,11 +271,11 @@ func (s *shardsOf) each(visit func(*layout.ChunkRecord) error) error {
 
 // blocks reads the blocks of a chunk into its record.
 func (s *shardsOf) blocks(r *layout.ChunkRecord, chunk int) error {
-	to := map[int]*[]byte{layout.SecTables: &r.Table, layout.SecNames: &r.Names, layout.SecParts: &r.Parts}
-	if r.Codec.Described() {
-		to[layout.SecDecoding] = &r.Params
-	}
-	for sec, b := range to {
+	for i, b := range r.Blocks() {
+		sec := layout.BlockSections()[i]
+		if sec == layout.SecDecoding && !r.Codec.Described() {
+			break
+		}
 		var err error
 		if *b, err = s.block(sec, chunk); err != nil {
 			return err

@@ -56,66 +56,55 @@ func (s *scanFile) take(visit func(*layout.ChunkRecord) error) error {
 
 const maxScanFrame = 256 << 20
 
+// scanHead is the start of a frame, after the frame's length. Its extents and blocks follow.
+type scanHead struct {
+	CRC                    uint32
+	Digest                 [32]byte
+	Length                 int64
+	Samples, Extents, Stem uint32
+	Blocks                 [4]uint32
+	Codec, Skip            uint32
+}
+
 func appendScanFrame(b []byte, r *layout.ChunkRecord) []byte {
-	b = binary.LittleEndian.AppendUint32(b[:0], 0)
-	b = binary.LittleEndian.AppendUint32(b, r.CRC)
-	b = append(b, r.Digest[:]...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.Length))
-	b = binary.LittleEndian.AppendUint32(b, r.Samples)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Extents)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(r.Stem))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Table)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Names)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Parts)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Params)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(r.Codec))
-	b = binary.LittleEndian.AppendUint32(b, uint32(r.Skip))
-	for _, e := range r.Extents {
-		b = binary.LittleEndian.AppendUint64(b, uint64(e.Shard))
-		b = binary.LittleEndian.AppendUint64(b, uint64(e.Offset))
-		b = binary.LittleEndian.AppendUint64(b, uint64(e.Length))
+	h := scanHead{CRC: r.CRC, Digest: r.Digest, Length: r.Length, Samples: r.Samples, Extents: uint32(len(r.Extents)), Stem: uint32(r.Stem), Codec: uint32(r.Codec), Skip: uint32(r.Skip)}
+	for i, block := range r.Blocks() {
+		h.Blocks[i] = uint32(len(*block))
 	}
-	b = append(b, r.Table...)
-	b = append(b, r.Names...)
-	b = append(b, r.Parts...)
-	b = append(b, r.Params...)
+	b, _ = binary.Append(append(b[:0], 0, 0, 0, 0), binary.LittleEndian, h)
+	for _, e := range r.Extents {
+		b, _ = binary.Append(b, binary.LittleEndian, [3]int64{int64(e.Shard), e.Offset, e.Length})
+	}
+	for _, block := range r.Blocks() {
+		b = append(b, *block...)
+	}
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	return b
 }
 
 func decodeScanFrame(r *layout.ChunkRecord, b []byte) error {
-	const fixed = 4 + 32 + 8 + 28 + 8
-	if len(b) < fixed {
+	var h scanHead
+	n, err := binary.Decode(b, binary.LittleEndian, &h)
+	all := 24 * uint64(h.Extents)
+	for _, size := range h.Blocks {
+		all += uint64(size)
+	}
+	if b = b[n:]; err != nil || uint64(len(b)) != all || h.Length < 0 || h.Stem > layout.MaxObjectKey {
 		return layout.ErrMalformed
 	}
 	r.Reset()
-	r.CRC = binary.LittleEndian.Uint32(b)
-	copy(r.Digest[:], b[4:36])
-	length := binary.LittleEndian.Uint64(b[36:])
-	r.Samples = binary.LittleEndian.Uint32(b[44:])
-	extents, stem := binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:])
-	var blocks [4]uint32
-	var all uint64
-	for i := range blocks {
-		blocks[i] = binary.LittleEndian.Uint32(b[56+4*i:])
-		all += uint64(blocks[i])
-	}
-	r.Codec, r.Skip = codec.Codec(binary.LittleEndian.Uint32(b[72:])), int64(binary.LittleEndian.Uint32(b[76:]))
-	b = b[fixed:]
-	if uint64(len(b)) != 24*uint64(extents)+all || length > math.MaxInt64 || stem > layout.MaxObjectKey {
-		return layout.ErrMalformed
-	}
-	r.Length, r.Stem = int64(length), int(stem)
-	for range extents {
-		shard := binary.LittleEndian.Uint64(b)
-		if shard > layout.MaxShards {
+	r.CRC, r.Digest, r.Length, r.Samples, r.Stem = h.CRC, h.Digest, h.Length, h.Samples, int(h.Stem)
+	r.Codec, r.Skip = codec.Codec(h.Codec), int64(h.Skip)
+	for range h.Extents {
+		var e [3]int64
+		n, _ := binary.Decode(b, binary.LittleEndian, &e)
+		if b = b[n:]; uint64(e[0]) > layout.MaxShards {
 			return layout.ErrMalformed
 		}
-		r.Extents = append(r.Extents, layout.Extent{Shard: int(shard), Offset: int64(binary.LittleEndian.Uint64(b[8:])), Length: int64(binary.LittleEndian.Uint64(b[16:]))})
-		b = b[24:]
+		r.Extents = append(r.Extents, layout.Extent{Shard: int(e[0]), Offset: e[1], Length: e[2]})
 	}
-	for i, to := range []*[]byte{&r.Table, &r.Names, &r.Parts, &r.Params} {
-		*to, b = append(*to, b[:blocks[i]]...), b[blocks[i]:]
+	for i, to := range r.Blocks() {
+		*to, b = append(*to, b[:h.Blocks[i]]...), b[h.Blocks[i]:]
 	}
 	return nil
 }

@@ -112,9 +112,9 @@ func (w *segmentWriter) record(shard uint32, key string, r *layout.ChunkRecord) 
 	w.out[layout.SecExtents].Write(b)
 	w.tmp = b
 	w.blockOffsets()
-	for i, block := range [][]byte{r.Table, r.Names, r.Parts, r.Params} {
-		w.out[layout.BlockSections()[i]].Write(block)
-		w.blocks[i] += uint64(len(block))
+	for i, block := range r.Blocks() {
+		w.out[layout.BlockSections()[i]].Write(*block)
+		w.blocks[i] += uint64(len(*block))
 	}
 	if len(r.Names) == 0 {
 		w.stem = r.Stem

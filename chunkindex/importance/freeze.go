@@ -68,7 +68,7 @@ func (q *FreezeRequest) check() error {
 			fault("base snapshot: %w", err)
 		}
 	}
-	if q.Base != nil && q.Base.head.generation != q.Generation {
+	if q.Base != nil && q.Base.Generation() != q.Generation {
 		fault("base snapshot %.12s: %w", q.Base.digest, ErrGeneration)
 	}
 	if len(faults) > 0 {
@@ -128,16 +128,16 @@ func (l *Log) freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 		return Frozen{}, ErrNoReports
 	}
 	h := &head{
-		order: shuffle.OrderVersion, generation: q.Generation, epoch: q.Epoch, batchSize: q.BatchSize,
-		samples: uint64(len(g.weights)), chunks: uint64(len(q.First) - 1),
-		positions: g.frozen.Positions, conflicts: g.frozen.Conflicts,
-		hotShare: uint32(math.Round(q.HotShare * millionth)), repeat: q.Repeat,
+		Order: shuffle.OrderVersion, Generation: parseDigest(q.Generation), Epoch: q.Epoch, BatchSize: q.BatchSize,
+		Samples: uint64(len(g.weights)), Chunks: uint64(len(q.First) - 1),
+		Positions: g.frozen.Positions, Conflicts: g.frozen.Conflicts,
+		HotShare: uint32(math.Round(q.HotShare * millionth)), Repeat: q.Repeat,
 	}
 	if q.Base != nil {
-		h.base = q.Base.digest
+		h.Base = parseDigest(q.Base.digest)
 	}
-	h.hot = hotSamples(h.samples, h.hotShare)
-	g.frozen.Samples, g.frozen.HotSamples = h.samples, h.hot
+	h.Hot = hotSamples(h.Samples, h.HotShare)
+	g.frozen.Samples, g.frozen.HotSamples = h.Samples, h.Hot
 	w := &snapshotWriter{head: h, plan: q.Plan, first: q.First, weights: g.weights}
 	if g.frozen.Digest, g.frozen.New, err = l.put(ctx, w); err != nil {
 		return g.frozen, err

@@ -26,80 +26,74 @@ const (
 	millionth       = 1_000_000 // unit of the share of hot samples
 )
 
-// head is a snapshot's header.
+// head is a snapshot's header, as it is stored.
 type head struct {
-	order      uint32 // version of the sample order that mapped positions to samples
-	generation string
-	base       string // digest of the snapshot that provided the weights of unreported samples; empty: none
-	epoch      uint64
-	batchSize  uint64
-	samples    uint64
-	chunks     uint64
-	hot        uint64 // hot samples
-	total      uint64 // sum of all weights, including repetition
-	positions  uint64 // number of positions with reported losses
-	conflicts  uint64 // number of positions with several losses
-	hotShare   uint32 // in millionths
-	repeat     uint32
-	plan       uint32 // bytes
-	planCRC    uint32
-	tableCRC   uint32
+	Magic      [8]byte
+	Version    uint32
+	Order      uint32 // version of the sample order that mapped positions to samples
+	Generation rawDigest
+	Base       rawDigest // digest of the snapshot that provided the weights of unreported samples; zero: none
+	Epoch      uint64
+	BatchSize  uint64
+	Samples    uint64
+	Chunks     uint64
+	Hot        uint64 // hot samples
+	Total      uint64 // sum of all weights, including repetition
+	Positions  uint64 // number of positions with reported losses
+	Conflicts  uint64 // number of positions with several losses
+	HotShare   uint32 // in millionths
+	Repeat     uint32
+	Plan       uint32 // bytes
+	PlanCRC    uint32
+	TableCRC   uint32
+	Reserved   [2]uint32
+	CRC        uint32 // CRC-32C of the preceding bytes
 }
 
-func (h *head) encode() ([]byte, error) {
-	b := make([]byte, 0, snapshotHeader)
-	b = append(b, snapshotMagic...)
-	b = binary.LittleEndian.AppendUint32(b, snapshotVersion)
-	b = binary.LittleEndian.AppendUint32(b, h.order)
-	for _, digest := range []string{h.generation, h.base} {
-		raw := make([]byte, 32)
-		if digest != "" {
-			var err error
-			if raw, err = hex.DecodeString(digest); err != nil {
-				return nil, err
-			}
-		}
-		b = append(b, raw...)
+// rawDigest is a SHA-256.
+type rawDigest [32]byte
+
+// parseDigest returns the bytes of a valid digest.
+func parseDigest(text string) (d rawDigest) {
+	_, _ = hex.Decode(d[:], []byte(text))
+	return d
+}
+
+// String returns the digest in hexadecimal digits, or "" if it is zero.
+func (d rawDigest) String() string {
+	if d == (rawDigest{}) {
+		return ""
 	}
-	for _, v := range []uint64{h.epoch, h.batchSize, h.samples, h.chunks, h.hot, h.total, h.positions, h.conflicts} {
-		b = binary.LittleEndian.AppendUint64(b, v)
-	}
-	for _, v := range []uint32{h.hotShare, h.repeat, h.plan, h.planCRC, h.tableCRC, 0, 0} {
-		b = binary.LittleEndian.AppendUint32(b, v)
-	}
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
+	return hex.EncodeToString(d[:])
+}
+
+func (h *head) encode() []byte {
+	h.Magic, h.Version = [8]byte([]byte(snapshotMagic)), snapshotVersion
+	b, _ := binary.Append(nil, binary.LittleEndian, h)
+	binary.LittleEndian.PutUint32(b[snapshotHeader-4:], crc32.Checksum(b[:snapshotHeader-4], castagnoli()))
+	return b
 }
 
 // decodeHead decodes a header and checks all that the header itself determines.
 func decodeHead(b []byte) (*head, error) {
-	if len(b) != snapshotHeader || string(b[:8]) != snapshotMagic {
+	h := &head{}
+	if _, err := binary.Decode(b, binary.LittleEndian, h); err != nil || string(h.Magic[:]) != snapshotMagic {
 		return nil, corrupt("not a snapshot of weights")
 	}
-	if crc32.Checksum(b[:snapshotHeader-4], castagnoli()) != binary.LittleEndian.Uint32(b[snapshotHeader-4:]) {
+	if crc32.Checksum(b[:snapshotHeader-4], castagnoli()) != h.CRC {
 		return nil, corrupt("header: checksum is wrong")
 	}
-	half := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
-	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[80+8*i:]) }
-	if v := half(8); v != snapshotVersion {
-		return nil, fmt.Errorf("snapshot version %d: %w", v, ErrVersion)
-	}
-	h := &head{
-		order: half(12), generation: hex.EncodeToString(b[16:48]), base: hex.EncodeToString(b[48:80]),
-		epoch: word(0), batchSize: word(1), samples: word(2), chunks: word(3),
-		hot: word(4), total: word(5), positions: word(6), conflicts: word(7),
-		hotShare: half(144), repeat: half(148), plan: half(152), planCRC: half(156), tableCRC: half(160),
-	}
-	if h.base == strings.Repeat("0", 64) {
-		h.base = ""
+	if h.Version != snapshotVersion {
+		return nil, fmt.Errorf("snapshot version %d: %w", h.Version, ErrVersion)
 	}
 	switch {
-	case h.samples == 0 || h.samples > maxSamples || h.chunks == 0 || h.chunks > maxChunks:
-		return nil, corrupt("header: invalid numbers: %d samples in %d chunks", h.samples, h.chunks)
-	case h.batchSize == 0 || h.batchSize > MaxBatch || h.plan == 0 || h.plan > maxPlan:
-		return nil, corrupt("header: invalid numbers: batches of %d, plan of %d bytes", h.batchSize, h.plan)
-	case h.repeat == 0 || h.repeat > maxRepeat || h.hotShare > millionth || h.hot != hotSamples(h.samples, h.hotShare):
-		return nil, corrupt("header: invalid numbers: %d hot samples, repeated %d times", h.hot, h.repeat)
-	case h.positions == 0 || h.conflicts > h.positions || half(164) != 0 || half(168) != 0 || h.order == 0:
+	case h.Samples == 0 || h.Samples > maxSamples || h.Chunks == 0 || h.Chunks > maxChunks:
+		return nil, corrupt("header: invalid numbers: %d samples in %d chunks", h.Samples, h.Chunks)
+	case h.BatchSize == 0 || h.BatchSize > MaxBatch || h.Plan == 0 || h.Plan > maxPlan:
+		return nil, corrupt("header: invalid numbers: batches of %d, plan of %d bytes", h.BatchSize, h.Plan)
+	case h.Repeat == 0 || h.Repeat > maxRepeat || h.HotShare > millionth || h.Hot != hotSamples(h.Samples, h.HotShare):
+		return nil, corrupt("header: invalid numbers: %d hot samples, repeated %d times", h.Hot, h.Repeat)
+	case h.Positions == 0 || h.Conflicts > h.Positions || h.Reserved != [2]uint32{} || h.Order == 0:
 		return nil, corrupt("header: its counts do not agree")
 	}
 	return h, nil
@@ -114,8 +108,8 @@ func hotSamples(samples uint64, share uint32) uint64 {
 
 // tableOffset returns the offset of the chunk table. blocks returns the offset of the first chunk's
 // block.
-func (h *head) tableOffset() int64 { return snapshotHeader + int64(h.plan) }
-func (h *head) blocks() int64      { return h.tableOffset() + chunkRecord*int64(h.chunks) }
+func (h *head) tableOffset() int64 { return snapshotHeader + int64(h.Plan) }
+func (h *head) blocks() int64      { return h.tableOffset() + chunkRecord*int64(h.Chunks) }
 
 // blockSize returns the length of the block of n samples, which has one weight and one bit per
 // sample.
@@ -124,11 +118,11 @@ func blockSize(n uint64) int64 { return int64(4*n + (n+7)/8) }
 // fits checks that a header and an object size match a dataset, before any allocation or download.
 // first contains the prefix sums of the dataset's chunk sample counts.
 func (h *head) fits(first []uint64, size int64) error {
-	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
-		return corrupt("it has %d samples in %d chunks, but the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
+	if h.Chunks != uint64(len(first)-1) || h.Samples != first[len(first)-1] {
+		return corrupt("it has %d samples in %d chunks, but the dataset has %d in %d", h.Samples, h.Chunks, first[len(first)-1], len(first)-1)
 	}
 	end := h.blocks()
-	for i := range h.chunks {
+	for i := range h.Chunks {
 		end += blockSize(first[i+1] - first[i])
 	}
 	if end != size {
@@ -153,17 +147,11 @@ func checkFirst(first []uint64) error {
 	return nil
 }
 
-// chunkEntry is a row of the chunk table.
+// chunkEntry is a row of the chunk table, as it is stored.
 type chunkEntry struct {
-	total   uint64 // sum of the weights of the chunk's samples, including repetition
-	samples uint32
-	crc     uint32 // CRC-32C of the chunk's block
-}
-
-func (e chunkEntry) append(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint64(b, e.total)
-	b = binary.LittleEndian.AppendUint32(b, e.samples)
-	return binary.LittleEndian.AppendUint32(b, e.crc)
+	Total   uint64 // sum of the weights of the chunk's samples, including repetition
+	Samples uint32
+	CRC     uint32 // CRC-32C of the chunk's block
 }
 
 // Hot is the set of a chunk's hot samples: one bit per sample, lowest bit of a byte first. Do not
@@ -198,8 +186,8 @@ type block struct {
 
 // decodeBlock validates a block against its row of the chunk table. The result shares b's memory.
 func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
-	n := uint64(e.samples)
-	if int64(len(b)) != blockSize(n) || crc32.Checksum(b, castagnoli()) != e.crc {
+	n := uint64(e.Samples)
+	if int64(len(b)) != blockSize(n) || crc32.Checksum(b, castagnoli()) != e.CRC {
 		return nil, corrupt("checksum is wrong")
 	}
 	c := &block{weights: make([]uint32, n), hot: b[4*n:]}
@@ -218,8 +206,8 @@ func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 	for i, w := range c.weights {
 		total += uint64(h.repeated(w, c.hot.Has(uint64(i))))
 	}
-	if total != e.total {
-		return nil, corrupt("weights sum to %d instead of %d", total, e.total)
+	if total != e.Total {
+		return nil, corrupt("weights sum to %d instead of %d", total, e.Total)
 	}
 	return c, nil
 }
@@ -227,7 +215,7 @@ func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 // repeated returns the weight of a sample including repetition, if the sample is hot.
 func (h *head) repeated(weight uint32, hot bool) uint32 {
 	if hot {
-		return weight * h.repeat
+		return weight * h.Repeat
 	}
 	return weight
 }

@@ -138,9 +138,9 @@ func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
 	if s.Fault = err; err != nil {
 		return
 	}
-	plan := make([]byte, h.plan)
+	plan := make([]byte, h.Plan)
 	if s.Fault = l.cfg.Reader.ReadRange(ctx, s.Ref(), snapshotHeader, plan); s.Fault == nil {
-		s.Generation, s.Plan, s.Epoch, s.Samples, s.Positions = h.generation, string(plan), h.epoch, h.samples, h.positions
+		s.Generation, s.Plan, s.Epoch, s.Samples, s.Positions = h.Generation.String(), string(plan), h.Epoch, h.Samples, h.Positions
 	}
 }
 

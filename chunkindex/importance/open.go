@@ -76,8 +76,8 @@ type snapshotIdentity struct {
 
 // check compares a header with the identity.
 func (w snapshotIdentity) check(h *head, size int64) error {
-	if h.generation != w.generation {
-		return fmt.Errorf("%w: the snapshot belongs to generation %.12s", ErrGeneration, h.generation)
+	if h.Generation.String() != w.generation {
+		return fmt.Errorf("%w: the snapshot belongs to generation %.12s", ErrGeneration, h.Generation)
 	}
 	return h.fits(w.first, size)
 }
@@ -258,24 +258,27 @@ func (s *Snapshot) readTables() error {
 	if _, err := s.file.ReadAt(b, snapshotHeader); err != nil {
 		return err
 	}
-	plan, table := b[:h.plan], b[h.plan:]
-	if crc32.Checksum(plan, castagnoli()) != h.planCRC || crc32.Checksum(table, castagnoli()) != h.tableCRC {
+	plan, table := b[:h.Plan], b[h.Plan:]
+	if crc32.Checksum(plan, castagnoli()) != h.PlanCRC || crc32.Checksum(table, castagnoli()) != h.TableCRC {
 		return corrupt("checksum of the plan or the chunk table is wrong")
 	}
 	s.plan = string(plan)
 	if err := checkPlan(s.plan); err != nil {
 		return corrupt("%w", err)
 	}
-	s.totals, s.crcs = make([]uint64, h.chunks), make([]uint32, h.chunks)
-	s.offsets = make([]int64, h.chunks+1)
+	rows := make([]chunkEntry, h.Chunks)
+	if _, err := binary.Decode(table, binary.LittleEndian, rows); err != nil {
+		return err
+	}
+	s.totals, s.crcs = make([]uint64, h.Chunks), make([]uint32, h.Chunks)
+	s.offsets = make([]int64, h.Chunks+1)
 	s.offsets[0] = h.blocks()
-	for i := range s.totals {
-		row := table[chunkRecord*i:]
-		n := uint64(binary.LittleEndian.Uint32(row[8:]))
+	for i, row := range rows {
+		n := uint64(row.Samples)
 		if n != s.first[i+1]-s.first[i] {
 			return corrupt("chunk %d has %d samples instead of %d", i, n, s.first[i+1]-s.first[i])
 		}
-		s.totals[i], s.crcs[i] = binary.LittleEndian.Uint64(row), binary.LittleEndian.Uint32(row[12:])
+		s.totals[i], s.crcs[i] = row.Total, row.CRC
 		s.offsets[i+1] = s.offsets[i] + blockSize(n)
 	}
 	return nil
@@ -285,7 +288,7 @@ func (s *Snapshot) readTables() error {
 // header.
 func (s *Snapshot) readBlocks(ctx context.Context) error {
 	h := s.head
-	stats := shuffle.NewWeightStats(h.samples, h.total)
+	stats := shuffle.NewWeightStats(h.Samples, h.Total)
 	var total, hot uint64
 	coldest, hottest := ^uint32(0), uint32(0) // lowest weight of a hot sample, and highest weight of any other sample
 	for i := range s.totals {
@@ -305,8 +308,8 @@ func (s *Snapshot) readBlocks(ctx context.Context) error {
 		stats.Add(b.weights)
 		total += s.totals[i]
 	}
-	if total != h.total || hot != h.hot || hot > 0 && coldest < hottest {
-		return corrupt("%d hot samples and a total weight of %d, but the header has %d and %d", hot, total, h.hot, h.total)
+	if total != h.Total || hot != h.Hot || hot > 0 && coldest < hottest {
+		return corrupt("%d hot samples and a total weight of %d, but the header has %d and %d", hot, total, h.Hot, h.Total)
 	}
 	s.coverage, s.effective = stats.Coverage(), stats.EffectiveSamples()
 	return nil

@@ -209,13 +209,13 @@ func TestOpen_RejectsInconsistentSnapshots(t *testing.T) {
 }
 
 func TestHotBitsBeyondTheLastSampleAreRefused(t *testing.T) {
-	h := &head{repeat: 3}
+	h := &head{Repeat: 3}
 	for bits, want := range map[byte]error{1 << 2: nil, 1 << 5: ErrCorrupt, 1 << 7: ErrCorrupt} {
 		weights := slices.Repeat([]uint32{Weight(4)}, 5)
 		b := appendBlock(nil, weights, Hot{bits})
-		e := chunkEntry{samples: 5, crc: crc32.Checksum(b, castagnoli()), total: 5 * uint64(Weight(4))}
+		e := chunkEntry{Samples: 5, CRC: crc32.Checksum(b, castagnoli()), Total: 5 * uint64(Weight(4))}
 		if bits < 1<<5 {
-			e.total += 2 * uint64(Weight(4))
+			e.Total += 2 * uint64(Weight(4))
 		}
 		if _, err := h.decodeBlock(b, e); !errors.Is(err, want) {
 			t.Errorf("bits %08b: got %v, want %v", bits, err, want)
@@ -472,7 +472,7 @@ func (contents) Close() error { return nil }
 func FuzzSnapshot(f *testing.F) {
 	q := request()
 	n := int(q.First[len(q.First)-1])
-	h := &head{order: 1, generation: testGeneration(), epoch: 3, batchSize: 8, samples: uint64(n), chunks: 6, positions: 1, hotShare: 200_000, repeat: 3, hot: 8}
+	h := &head{Order: 1, Generation: parseDigest(testGeneration()), Epoch: 3, BatchSize: 8, Samples: uint64(n), Chunks: 6, Positions: 1, HotShare: 200_000, Repeat: 3, Hot: 8}
 	var b bytes.Buffer
 	w := &snapshotWriter{head: h, plan: testPlan, first: q.First, weights: slices.Repeat([]uint32{Weight(3)}, n)}
 	if err := w.writeTo(f.Context(), &b); err != nil {
@@ -501,7 +501,7 @@ func FuzzSnapshot(f *testing.F) {
 			}
 			hot += b.hot.Count()
 		}
-		if sum != s.head.total || hot != s.HotSamples() || s.Coverage() <= 0 || s.Coverage() > 1 {
+		if sum != s.head.Total || hot != s.HotSamples() || s.Coverage() <= 0 || s.Coverage() > 1 {
 			t.Fatalf("got sum %d, %d hot, coverage %v; header %+v", sum, hot, s.Coverage(), s.head)
 		}
 	})

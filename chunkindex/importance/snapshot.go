@@ -26,7 +26,7 @@ type Snapshot struct {
 func (s *Snapshot) Digest() string { return s.digest }
 
 // Generation returns the generation of the dataset whose samples have these weights.
-func (s *Snapshot) Generation() string { return s.head.generation }
+func (s *Snapshot) Generation() string { return s.head.Generation.String() }
 
 // Plan returns the identity of the plan whose losses determined the weights.
 func (s *Snapshot) Plan() string {
@@ -35,26 +35,26 @@ func (s *Snapshot) Plan() string {
 }
 
 // Epoch returns the epoch of the reported losses.
-func (s *Snapshot) Epoch() uint64 { return s.head.epoch }
+func (s *Snapshot) Epoch() uint64 { return s.head.Epoch }
 
 // Base returns the digest of the snapshot that provided the weights of samples without reports, or
 // "".
-func (s *Snapshot) Base() string { return s.head.base }
+func (s *Snapshot) Base() string { return s.head.Base.String() }
 
 // Samples returns the number of samples of the dataset.
-func (s *Snapshot) Samples() uint64 { return s.head.samples }
+func (s *Snapshot) Samples() uint64 { return s.head.Samples }
 
 // Positions returns the number of positions with reported losses.
-func (s *Snapshot) Positions() uint64 { return s.head.positions }
+func (s *Snapshot) Positions() uint64 { return s.head.Positions }
 
 // HotSamples returns the number of hot samples.
-func (s *Snapshot) HotSamples() uint64 { return s.head.hot }
+func (s *Snapshot) HotSamples() uint64 { return s.head.Hot }
 
 // HotShare returns the requested share of hot samples, from 0 to 1.
-func (s *Snapshot) HotShare() float64 { return float64(s.head.hotShare) / millionth }
+func (s *Snapshot) HotShare() float64 { return float64(s.head.HotShare) / millionth }
 
 // Repeat returns the factor for the weight of hot samples.
-func (s *Snapshot) Repeat() uint32 { return s.head.repeat }
+func (s *Snapshot) Repeat() uint32 { return s.head.Repeat }
 
 // Coverage returns the expected share of samples, from 0 to 1, that an epoch drawn with these
 // weights delivers.
@@ -118,7 +118,7 @@ func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	e := chunkEntry{total: s.totals[chunk], samples: uint32(s.first[chunk+1] - s.first[chunk]), crc: s.crcs[chunk]}
+	e := chunkEntry{Total: s.totals[chunk], Samples: uint32(s.first[chunk+1] - s.first[chunk]), CRC: s.crcs[chunk]}
 	raw := make([]byte, s.offsets[chunk+1]-s.offsets[chunk])
 	if _, err := s.file.ReadAt(raw, s.offsets[chunk]); err != nil && len(raw) > 0 {
 		return nil, err

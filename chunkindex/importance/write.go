@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (w *snapshotWriter) findHot() {
 	for _, x := range w.weights {
 		counts[x]++
 	}
-	left := w.head.hot
+	left := w.head.Hot
 	w.limit = uint32(len(counts) - 1)
 	for counts[w.limit] < left {
 		left -= counts[w.limit]
@@ -53,7 +54,7 @@ func (w *snapshotWriter) each(ctx context.Context, visit func(b []byte, e chunkE
 			return err
 		}
 		weights := w.weights[w.first[i]:w.first[i+1]]
-		e := chunkEntry{samples: uint32(len(weights))}
+		e := chunkEntry{Samples: uint32(len(weights))}
 		hot = append(hot[:0], make(Hot, (len(weights)+7)/8)...)
 		for k, x := range weights {
 			isHot := x > w.limit || x == w.limit && ties > 0
@@ -63,10 +64,10 @@ func (w *snapshotWriter) each(ctx context.Context, visit func(b []byte, e chunkE
 			if isHot {
 				hot[k/8] |= 1 << (k % 8)
 			}
-			e.total += uint64(w.head.repeated(x, isHot))
+			e.Total += uint64(w.head.repeated(x, isHot))
 		}
 		b = appendBlock(b[:0], weights, hot)
-		e.crc = crc32.Checksum(b, castagnoli())
+		e.CRC = crc32.Checksum(b, castagnoli())
 		if err := visit(b, e); err != nil {
 			return err
 		}
@@ -78,20 +79,16 @@ func (w *snapshotWriter) writeTo(ctx context.Context, out io.Writer) error {
 	w.findHot()
 	var table []byte
 	err := w.each(ctx, func(_ []byte, e chunkEntry) error {
-		table = e.append(table)
-		w.head.total += e.total
+		table, _ = binary.Append(table, binary.LittleEndian, e)
+		w.head.Total += e.Total
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	w.head.plan, w.head.planCRC = uint32(len(w.plan)), crc32.Checksum([]byte(w.plan), castagnoli())
-	w.head.tableCRC = crc32.Checksum(table, castagnoli())
-	b, err := w.head.encode()
-	if err != nil {
-		return err
-	}
-	for _, part := range [][]byte{b, []byte(w.plan), table} {
+	w.head.Plan, w.head.PlanCRC = uint32(len(w.plan)), crc32.Checksum([]byte(w.plan), castagnoli())
+	w.head.TableCRC = crc32.Checksum(table, castagnoli())
+	for _, part := range [][]byte{w.head.encode(), []byte(w.plan), table} {
 		if _, err := out.Write(part); err != nil {
 			return err
 		}

@@ -33,6 +33,9 @@ func (r *ChunkRecord) Reset() {
 	*r = ChunkRecord{Extents: r.Extents[:0], Table: r.Table[:0], Names: r.Names[:0], Parts: r.Parts[:0], Params: r.Params[:0]}
 }
 
+// Blocks returns the blocks in the order of BlockSections.
+func (r *ChunkRecord) Blocks() [4]*[]byte { return [4]*[]byte{&r.Table, &r.Names, &r.Parts, &r.Params} }
+
 // sum computes the record's totals from its samples and parts.
 func (r *ChunkRecord) sum(t *Table, p *Parts) {
 	r.Bytes, r.Longest, r.Count = 0, 0, uint64(len(p.parts))
