@@ -2,11 +2,12 @@ package zip
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
-	"hash"
 	"hash/crc32"
 	"io"
+	"iter"
 	"sort"
 
 	"github.com/klauspost/compress/flate"
@@ -26,77 +27,126 @@ func headerLength(b []byte) int64 {
 	return zipmember.HeaderSize + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
 }
 
-// checker compares the bytes of an archive, written to it in order, with the archive's directory.
-// Each member's header must agree with it. The checksum of a member must agree too if the member is
-// stored uncompressed.
-type checker struct {
-	members []member // members whose bytes are not complete yet
-	off     int64
-	header  []byte // bytes of the first member's header received so far
-	content int64  // offset of the first member's content, once known
-	sum     hash.Hash32
+// reader reads an archive: the decoded contents of its data members, or the whole archive if it is
+// plain. It compares each member with the archive's directory.
+type reader struct {
+	next func() ([]byte, error, bool)
+	stop func()
+	rest []byte // bytes that Read has not returned yet
+	err  error
 }
 
-func (c *checker) Write(p []byte) (int, error) {
-	all := len(p)
-	for len(p) > 0 && len(c.members) > 0 {
-		m := &c.members[0]
-		if pass := min(m.head-c.off, int64(len(p))); pass > 0 {
-			p, c.off = p[pass:], c.off+pass
-			continue
-		}
-		n, err := c.take(m, p)
-		if err != nil {
-			return 0, err
-		}
-		p, c.off = p[n:], c.off+int64(n)
-	}
-	return all, nil
+func newReader(a *archive, raw *bufio.Reader) *reader {
+	r := &reader{}
+	r.next, r.stop = iter.Pull2(func(yield func([]byte, error) bool) {
+		yield(nil, cmp.Or(a.copy(writer(yield), raw), io.EOF))
+	})
+	return r
 }
 
-// take receives the next bytes of a member's header or content.
-func (c *checker) take(m *member, p []byte) (n int, err error) {
-	if c.content == 0 {
-		want := int64(zipmember.HeaderSize)
-		if len(c.header) >= zipmember.HeaderSize {
-			want = headerLength(c.header)
+func (r *reader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return 0, r.err
 		}
-		n = int(min(want-int64(len(c.header)), int64(len(p))))
-		c.header = append(c.header, p[:n]...)
-		if len(c.header) < zipmember.HeaderSize {
-			return n, nil
-		}
-		if err := m.fits(c.header); err != nil {
-			return 0, err
-		}
-		if int64(len(c.header)) < headerLength(c.header) {
-			return n, nil
-		}
-		if err := m.agrees(c.header); err != nil {
-			return 0, err
-		}
-		c.content, c.sum, c.header = m.head+int64(len(c.header)), crc32.NewIEEE(), c.header[:0]
-		return n, c.ended(m, c.content)
+		r.rest, r.err, _ = r.next()
 	}
-	n = int(min(c.content+m.stored-c.off, int64(len(p))))
-	_, _ = c.sum.Write(p[:n]) // a hash accepts all bytes
-	return n, c.ended(m, c.off+int64(n))
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
 }
 
-// ended advances to the next member if the current member ends at the offset next.
-func (c *checker) ended(m *member, next int64) error {
-	if next < c.content+m.stored {
-		return nil
-	}
-	if m.method == zipmember.Stored && m.kind == dataMember && c.sum.Sum32() != m.crc {
-		return m.fail("its checksum is wrong")
-	}
-	c.members, c.content = c.members[1:], 0
+func (r *reader) Close() error {
+	r.stop()
 	return nil
 }
 
-// fits rejects a header that is invalid or that does not end before the next member. Otherwise the
-// checker would miss the following members while it waits for the header's end.
+// writer passes bytes to a reader.
+type writer func(p []byte, err error) bool
+
+func (w writer) Write(p []byte) (int, error) {
+	if !w(p, nil) {
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}
+
+// copy writes the bytes that a reader of the archive returns.
+func (a *archive) copy(out io.Writer, raw *bufio.Reader) error {
+	between := io.Discard // receives the bytes outside the contents
+	if a.plain() {
+		between = out
+	}
+	inflate, off := flate.NewReader(nil), int64(0)
+	for i := range a.members {
+		m := &a.members[i]
+		if _, err := io.CopyN(between, raw, m.head-off); err != nil {
+			return err
+		}
+		header, err := m.header(raw)
+		if err != nil {
+			return err
+		}
+		if _, err := io.CopyN(between, raw, header); err != nil {
+			return err
+		}
+		off = m.head + header + m.stored
+		stored := io.LimitReader(raw, m.stored)
+		if m.kind == dataMember {
+			err = m.decode(out, stored, inflate)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(between, stored); err != nil {
+			return err
+		}
+	}
+	_, err := io.Copy(between, raw)
+	return err
+}
+
+// header returns the length of the member's header, which raw reads next.
+func (m *member) header(raw *bufio.Reader) (int64, error) {
+	b, err := raw.Peek(zipmember.HeaderSize)
+	if err == nil {
+		err = m.fits(b)
+	}
+	if err != nil {
+		return 0, err
+	}
+	n := headerLength(b)
+	if b, err = raw.Peek(int(n)); err == nil {
+		err = m.agrees(b)
+	}
+	return n, err
+}
+
+// decode writes the decoded content of the member.
+func (m *member) decode(out io.Writer, stored io.Reader, inflate io.ReadCloser) error {
+	decoded := stored
+	if m.method == zipmember.Deflated {
+		if err := inflate.(flate.Resetter).Reset(stored, nil); err != nil {
+			return err
+		}
+		decoded = inflate
+	}
+	sum := crc32.NewIEEE()
+	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(decoded, m.decoded+1))
+	switch {
+	case errors.As(err, new(flate.CorruptInputError)), errors.Is(err, io.ErrUnexpectedEOF):
+		return m.fail("its content does not decode: %v", err)
+	case err != nil:
+		return err
+	case n > m.decoded:
+		return m.fail("it has more bytes than the directory records")
+	case n < m.decoded || sum.Sum32() != m.crc:
+		return m.fail("it has %d bytes and the directory records %d, or its checksum is wrong", n, m.decoded)
+	}
+	return nil
+}
+
+// fits rejects a header that is invalid or that does not end before the next member.
 func (m *member) fits(header []byte) error {
 	if string(header[:4]) != zipmember.Magic {
 		return m.fail("there is no header at the offset in the directory")
@@ -124,112 +174,6 @@ func (m *member) agrees(header []byte) error {
 		return m.fail("its header and the directory entry differ")
 	case flags&described == 0 && (sum != m.crc || !says(stored, m.stored) || !says(decoded, m.decoded)):
 		return m.fail("its header and the directory entry differ in length or checksum")
-	}
-	return nil
-}
-
-// contents reads the concatenated contents of the data members.
-type contents struct {
-	raw     *bufio.Reader
-	off     int64 // of raw
-	members []member
-	inflate io.ReadCloser // nil: not needed yet
-
-	member  *member   // current member; nil: the reader is between two members
-	stored  io.Reader // stored bytes of the current member
-	content io.Reader // decoded bytes of the current member
-	sum     hash.Hash32
-	decoded int64
-}
-
-func (c *contents) Read(p []byte) (int, error) {
-	for {
-		if c.member == nil {
-			if err := c.begin(); err != nil {
-				return 0, err
-			}
-		}
-		n, err := c.content.Read(p)
-		_, _ = c.sum.Write(p[:n]) // a hash accepts all bytes
-		c.decoded += int64(n)
-		switch {
-		case c.decoded > c.member.decoded:
-			return 0, c.member.fail("it has more bytes than the directory records")
-		case errors.Is(err, io.EOF):
-			err = c.finish()
-		case errors.As(err, new(flate.CorruptInputError)), errors.Is(err, io.ErrUnexpectedEOF):
-			err = c.member.fail("its content does not decode: %v", err)
-		}
-		if n > 0 || err != nil {
-			return n, err
-		}
-	}
-}
-
-// begin advances to the content of the next member.
-func (c *contents) begin() error {
-	for len(c.members) > 0 && c.members[0].kind != dataMember {
-		c.members = c.members[1:]
-	}
-	if len(c.members) == 0 {
-		_, err := io.Copy(io.Discard, c.raw) // read the rest so that the checker receives all bytes
-		if err == nil {
-			err = io.EOF
-		}
-		return err
-	}
-	m := &c.members[0]
-	c.members = c.members[1:]
-	if err := c.pass(m.head - c.off); err != nil {
-		return err
-	}
-	b, err := c.raw.Peek(zipmember.HeaderSize)
-	if err != nil {
-		return err
-	}
-	if err := c.pass(headerLength(b)); err != nil {
-		return err
-	}
-	c.member, c.sum, c.decoded = m, crc32.NewIEEE(), 0
-	c.stored = io.LimitReader(c.raw, m.stored)
-	c.content = c.stored
-	c.off += m.stored
-	if m.method == zipmember.Deflated {
-		c.content, err = c.inflated(c.stored)
-	}
-	return err
-}
-
-// inflated returns a decoder of deflated bytes. The decoder is created once and then reused.
-func (c *contents) inflated(in io.Reader) (io.Reader, error) {
-	if c.inflate == nil {
-		c.inflate = flate.NewReader(nil)
-	}
-	resetter, ok := c.inflate.(flate.Resetter)
-	if !ok {
-		return nil, errors.ErrUnsupported
-	}
-	return c.inflate, resetter.Reset(in, nil)
-}
-
-func (c *contents) pass(n int64) error {
-	if n < 0 {
-		return io.ErrUnexpectedEOF
-	}
-	got, err := io.CopyN(io.Discard, c.raw, n)
-	c.off += got
-	return err
-}
-
-// finish ends the current member after all of its content was read.
-func (c *contents) finish() error {
-	m := c.member
-	c.member = nil
-	if _, err := io.Copy(io.Discard, c.stored); err != nil {
-		return err
-	}
-	if c.decoded != m.decoded || c.sum.Sum32() != m.crc {
-		return m.fail("it has %d bytes and the directory records %d, or its checksum does not match", c.decoded, m.decoded)
 	}
 	return nil
 }

@@ -108,11 +108,11 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 		return format.Decoded{}, err
 	}
 	d.archives[shard] = a
-	raw := io.TeeReader(bufio.NewReaderSize(format.Stored(ctx, in, size), int(min(size, block))), &checker{members: a.members})
+	r := newReader(a, bufio.NewReaderSize(format.Stored(ctx, in, size), int(min(size, block))))
 	if a.plain() {
-		return format.Decoded{ReadCloser: io.NopCloser(raw), Codec: codec.None}, nil
+		return format.Decoded{ReadCloser: r, Codec: codec.None}, nil
 	}
-	return format.Decoded{ReadCloser: io.NopCloser(&contents{raw: bufio.NewReaderSize(raw, 256<<10), members: a.members}), Codec: codec.Zip, Frames: newFrames(a)}, nil
+	return format.Decoded{ReadCloser: r, Codec: codec.Zip, Frames: newFrames(a)}, nil
 }
 
 // scan scans the samples of an archive. decode has already read the archive's directory.
@@ -136,7 +136,7 @@ func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.
 			return err
 		}
 	}
-	ended, err := s.Ended() // the checker has then validated the rest of the archive
+	ended, err := s.Ended() // the reader has then validated the rest of the archive
 	if err == nil && !ended {
 		err = s.Fail("more bytes follow the last member")
 	}
