@@ -2,21 +2,13 @@ package codec
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"io"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-var (
-	errReserved = errors.New("a block of the reserved type")
-	errHeader   = errors.New("a header with a reserved bit")
-)
-
-func frameMagic(b []byte) bool { return binary.LittleEndian.Uint32(b) == 0xfd2fb528 }
-
-// skippable reports whether b begins a skippable frame. Such a frame contains no data; an example
-// is the table of the seekable format.
-func skippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0x184d2a50 }
+var errReserved = errors.New("a block of the reserved type")
 
 // frames reads exactly one zstd frame, skippable or not, from a sequence of frames. It is needed
 // because the decoder does not report where a frame ends. It only parses the lengths of the header
@@ -86,31 +78,18 @@ func (f *frames) measure() error {
 }
 
 func (f *frames) header() error {
-	b, err := f.in.Peek(5)
-	if err != nil {
-		return whole(err)
+	b, err := f.in.Peek(zstd.HeaderMaxSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
-	if skippable(b) {
-		if b, err = f.in.Peek(8); err != nil {
-			return whole(err)
-		}
-		f.left, f.state = 8+int64(binary.LittleEndian.Uint32(b[4:])), atEnd
-		return nil
+	var h zstd.Header
+	if err := h.Decode(b); err != nil {
+		return err
 	}
-	d := b[4]
-	if d&8 != 0 {
-		return errHeader
+	f.left, f.state, f.sum = int64(h.HeaderSize)+int64(h.SkippableSize), atBlock, h.HasCheckSum
+	if h.Skippable {
+		f.state = atEnd
 	}
-	single := d&0x20 != 0
-	f.sum = d&4 != 0
-	f.left = 5 + []int64{0, 1, 2, 4}[d&3] + []int64{0, 2, 4, 8}[d>>6]
-	switch {
-	case !single:
-		f.left++ // window descriptor
-	case d>>6 == 0:
-		f.left++ // the content size is one byte long
-	}
-	f.state = atBlock
 	return nil
 }
 

@@ -33,7 +33,11 @@ func isGzip(head []byte) bool {
 	return len(head) >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8
 }
 
-func isZstd(head []byte) bool { return len(head) >= 4 && (frameMagic(head) || skippable(head)) }
+// isZstd also accepts a skippable frame. Such a frame contains no data; an example is the table of
+// the seekable format.
+func isZstd(head []byte) bool {
+	return len(head) >= 4 && !errors.Is(new(zstd.Header).Decode(head), zstd.ErrMagicMismatch)
+}
 
 // gzipMembers decodes the members of a gzip object.
 type gzipMembers struct {
