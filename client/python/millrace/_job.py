@@ -76,6 +76,11 @@ class Plan:
         return int(self.parameters.get("world_size", "1"))
 
     @property
+    def bucket(self) -> int:
+        """Number of batches whose samples are sorted by cost together; 1 means that the order is without buckets."""
+        return int(self.parameters.get("bucket", "1"))
+
+    @property
     def order(self) -> Mapping[str, str]:
         """The parameters that determine the order of samples, without those of batches, ranks and forms."""
         return {name: value for name, value in self.parameters.items() if name not in (*SHARING, *SHOWING, "generation")}
@@ -139,7 +144,7 @@ def advise_homes(core: Gateways, plan: Plan, about: Mapping[str, Any]) -> None:
     """
     given = plan.parameters
     several = 1 < core.listed <= plan.world_size
-    chosen = "share" in given or given.get("balance") == "bytes" or about.get("cluster") is True
+    chosen = "share" in given or given.get("balance", "samples") != "samples" or about.get("cluster") is True
     homes = given.get("shuffle") == "slot" or "strata" in given
     if several and homes and not chosen and plan.rank == 0 and not core.advised:
         core.advised = True

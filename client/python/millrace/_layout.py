@@ -33,6 +33,9 @@ class Head(NamedTuple):
     content_type: str
     etag: str
     crc32c: int
+    batch_samples: int = 0
+    batch_cost: int = 0  # 0: not balanced
+    micro: Sequence[int] = ()
 
 
 Part = tuple[str, int, int]

@@ -75,7 +75,7 @@ _CHECKS = {
     **dict.fromkeys(("epoch", "seed", "start", "prefetch_bytes", "decoded_bytes", "num_workers"), _whole(0)),
     **dict.fromkeys((*_plan.TEXTS, "form", "user_agent"), _Check("a text", lambda v: isinstance(v, str))),
     **dict.fromkeys(
-        ("keys", "allow_pickle", "per_batch", "copy", "shared_memory", "insecure_plain_http", "reindex"),
+        ("keys", "totals", "allow_pickle", "per_batch", "copy", "shared_memory", "insecure_plain_http", "reindex"),
         _Check("True or False", lambda v: isinstance(v, bool)),
     ),
     **dict.fromkeys(("filter", "transform", "collate", "batch_transform", "lookup"), _Check("a function", callable)),
@@ -120,7 +120,7 @@ _CHECKS = {
 
 NOT_FOR_LOADERS = {"start": "say epoch=; within an epoch load_state_dict goes on"}
 """Parameters of Client.epoch that loaders do not support, with the alternative."""
-TORCH_ONLY = {"copy": "leave it out: millrace.torch.Dataset has it"}
+TORCH_ONLY = {"copy": "leave it out: millrace.torch.Dataset has it", "totals": "leave it out: a Batch has batch_samples, batch_cost and micro"}
 """Parameters that only millrace.torch supports, with the alternative elsewhere."""
 
 _FOREIGN = {  # the parameters of this package for names from other libraries
@@ -273,6 +273,7 @@ class Reading:
     on_error        action if a decoder, filter or transform fails for a sample: "raise"; "skip" omits the sample and logs the
                     SampleError; a function of the SampleError returns a value to use instead, or None to leave the sample out
     keys            include the samples' names in every batch
+    totals          for torch: include the samples and the cost of the global batch, by which a loss is weighted: see collate_columns
     form            form of the bodies (page Forms of an answer), for `batch.data`: such a batch has no samples to decode. None: framed.
                     "arrow": its columns are pyarrow arrays
     allow_pickle    let decode=True read pickles, which can execute arbitrary code of their writer
@@ -289,6 +290,7 @@ class Reading:
     batch_transform: Optional[Callable[[Batch], Any]] = None
     on_error: OnError = "raise"
     keys: bool = False
+    totals: bool = False
     form: Optional[str] = None
     allow_pickle: bool = False
     threads: Optional[int] = None

@@ -339,3 +339,19 @@ class Contents:
 def _inside(struct: str, columns: Collection[str]) -> list[str]:
     """Returns the columns of a struct."""
     return [name for name in columns if name.startswith(f"{struct}.")]
+
+
+class Parts(dict[str, Any]):
+    """The parts of a sample."""
+
+    def __init__(self, contents: Contents, found: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self.contents = contents
+
+    def __missing__(self, name: object) -> Any:
+        why = "parts are known by their names"
+        if isinstance(name, str):
+            if (other := self.contents.find(name, self)) is not None:
+                return self[other]
+            why = self.contents.absent(name)
+        raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}{why and '; '}{why}")

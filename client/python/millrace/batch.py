@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
 from ._layout import Head, Keys, Layout, Manifest, Stream, Table
 from ._process import is_free, no_fork, own, size_of
-from ._selection import Contents
+from ._selection import Contents, Parts
 from .errors import CannotDecode, DecodeError, InvalidArgument, MillraceError, SampleError
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ class Decoding:
     automatic: Optional[Callable[[str, str], Optional[Decoder]]] = None
     positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None  # if known without the manifest
     gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # combines the decoded values into a column
-    # returns a replacement for a failed value, or None to omit the sample
-    on_error: Optional[Callable[[SampleError], Any]] = None
-    # for several datasets, which the manifest names: the addresses with which some were opened
-    mixed: Optional[Mapping[str, str]] = None
+    on_error: Optional[Callable[[SampleError], Any]] = None  # returns a replacement for a failed value, or None to omit the sample
+    mixed: Optional[Mapping[str, str]] = None  # for several datasets, which the manifest names: the addresses with which some were opened
     contents: Contents = field(default_factory=Contents)
     # identifies the order of all epochs: seed of the samples' generators, together with epoch and position
     seed: str = ""
@@ -94,6 +92,10 @@ class Batch(Sequence["Sample"]):
         """Strong ETag of the answer, with its quotation marks."""
         self.crc32c: int = head.crc32c
         """CRC-32C of the answer's body, from the index."""
+        self.batch_samples: int = head.batch_samples
+        """Number of samples of the global batch, of all ranks together, before filter or on_error omitted any."""
+        self.batch_cost: Optional[int] = head.batch_cost or None
+        """Sum of the costs of these samples, each at least 1; None without `balance`."""
         self.data: memoryview = data
         """All bytes of the samples, in the requested form."""
         self.nbytes: int = len(data)
@@ -134,11 +136,26 @@ class Batch(Sequence["Sample"]):
 
     @property
     def padded(self) -> int:
-        """Number of samples at the end that repeat samples of the epoch."""
-        return len(self._kept) - bisect_left(self._kept, self._head.samples - self._head.padded)
+        """Number of samples that repeat samples of the epoch: the last ones, or with `micro` those with the greatest positions."""
+        return len(set(self._padding()).intersection(self._kept)) if len(self) < self.came else self._head.padded
+
+    def _padding(self) -> Sequence[int]:
+        """Returns the indexes in the table of these samples."""
+        n, padded = self.came, self._head.padded
+        return (sorted(range(n), key=self._all_positions().__getitem__) if padded and len(self._head.micro) > 1 else range(n))[n - padded :]
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @property
+    def micro(self) -> list[int]:
+        """Number of samples of each micro-batch; without `micro` of the batch."""
+        return [part.stop - part.start for part in self.micro_batches()]
+
+    def micro_batches(self) -> list[slice]:
+        """Returns the range of each micro-batch, for samples and columns: `batch[part]`, `batch["jpg"][part]`. It may be empty."""
+        ends = (bisect_left(self._kept, end) for end in itertools.accumulate(self._head.micro))
+        return [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
 
     @property
     def came(self) -> int:
@@ -217,9 +234,9 @@ class Batch(Sequence["Sample"]):
     def omitted(self) -> tuple[list[int], ...]:
         """The positions of samples that the reader's filter rejected, that on_error omitted, and that it replaced, without padding."""
         failed = set(range(self._head.samples)).difference(self._kept, self._refused) if self.failures else ()
-        lists, end = (self._refused, failed, self._replaced), self._head.samples - self._head.padded
-        positions = self._all_positions() if any(lists) else ()
-        return tuple([positions[at] for at in sorted(of) if at < end] for of in lists)
+        lists = self._refused, failed, self._replaced
+        positions, padding = (self._all_positions(), self._padding()) if any(lists) else ((), ())
+        return tuple([positions[at] for at in sorted(of) if at not in padding] for of in lists)
 
     def _all_positions(self) -> Sequence[int]:
         known = self._decoding.positions(self._head)
@@ -232,9 +249,8 @@ class Batch(Sequence["Sample"]):
 
     def views(self) -> list[memoryview]:
         """Returns the bytes of all samples."""
-        data, bounds = self.data, self.table.bounds
-        each = itertools.pairwise(bounds)
-        return [data[a:b] for a, b in (each if len(self._kept) == self._head.samples else self._pick(list(each)))]
+        data = self.data
+        return [data[a:b] for a, b in self._pick(list(itertools.pairwise(self.table.bounds)))]
 
     def get(self, name: str, default: Any = None) -> Any:
         """Returns the column of a part, or default if no sample of the batch has the part."""
@@ -424,22 +440,6 @@ class Batch(Sequence["Sample"]):
     def decoded_size(self) -> int:
         """Estimates the bytes of decoder results and of the value made from them."""
         return sum(map(size_of, (self.value, self._decoded, self._some)))
-
-
-class Parts(dict[str, Any]):
-    """The parts of a sample."""
-
-    def __init__(self, contents: Contents, found: Mapping[str, Any]) -> None:
-        super().__init__(found)
-        self.contents = contents
-
-    def __missing__(self, name: object) -> Any:
-        why = "parts are known by their names"
-        if isinstance(name, str):
-            if (other := self.contents.find(name, self)) is not None:
-                return self[other]
-            why = self.contents.absent(name)
-        raise KeyError(f"no part {name!r} in this sample, which has {', '.join(map(repr, self)) or 'none'}{why and '; '}{why}")
 
 
 class Sample(MutableMapping[str, Any]):

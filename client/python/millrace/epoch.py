@@ -63,8 +63,8 @@ class Epoch:
     """Number of batches that a reader decodes ahead; None: as many as it reads ahead."""
     gather: Optional[Gather] = None
     """Combines decoded values into a column as they arrive; None: a list."""
-    cut: Optional[Callable[[Any], Any]] = None
-    """With several ranks: derives the value of an empty share from that of other samples; None: the steps run on no samples."""
+    cut: Optional[Callable[[Any, Batch], Any]] = None
+    """With several ranks: derives the value of an empty share, the batch, from that of other samples; None: the steps run on no samples."""
     writable: bool = False
     """Whether functions may write into their arguments: batches are then copied instead of mapped from a gateway's shared memory."""
 
@@ -111,7 +111,7 @@ class Epoch:
         b = self._fetch(number, self._decoding(), Task(), None, new)
         self._run(b)
         if not len(b) and self.cut is not None:
-            b.value = self.cut(self._value_near(b))
+            b.value = self.cut(self._value_near(b), b)
         return b
 
     def samples(self, positions: Sequence[int]) -> Batch:
@@ -121,6 +121,12 @@ class Epoch:
         """
         if not isinstance(positions, Collection):
             raise InvalidArgument(f"samples {positions!r}: want positions", cure="write samples([5]), or samples(range(100))")
+        if self.plan.bucket > 1:
+            raise InvalidArgument("samples: only batches are read in an order with bucket", cure="read epoch.batch(number), or leave out bucket")
+        return self._samples(positions)
+
+    def _samples(self, positions: Sequence[int]) -> Batch:
+        """Reads samples by their positions without `bucket`."""
         path, asked = self._path("samples"), self._asked(positions, SHARING)
         head, body, layout = self._read(self._expected("samples", asked), Task(), None, new)
         decoding = replace(self._decoding(), manifest=partial(self._read_manifest, path, asked), positions=lambda _: positions)
@@ -137,11 +143,11 @@ class Epoch:
     def order(self) -> Order:
         """Computes this epoch's order locally: the sample, numbered in stored order, at each position.
 
-        It does not support subsets, quarantines and importance, which need more than the chunks' counts: see millrace.proof.
+        It does not support subsets, quarantines, importance and `bucket`, which need more than the chunks' counts: see millrace.proof.
         """
         p = self.plan.parameters
-        for name in ("importance", "subset", "quarantine"):
-            if p.get(name):
+        for name in ("importance", "subset", "quarantine", "bucket"):
+            if p.get(name) and (name != "bucket" or self.plan.bucket > 1):
                 raise InvalidArgument(f"order: {name} needs more than the counts of the chunks: see millrace.proof")
         if self.plan.dataset_description.get("sources"):
             raise InvalidArgument("order: a mixture is made of several orders: see millrace.proof.Mixture")
@@ -183,7 +189,7 @@ class Epoch:
         """Reports whether samples at positions throughout the epoch all fail."""
         n = self.plan.samples
         spread = sorted({i * n // _TRIED for i in range(_TRIED)})
-        return not len(self._silently().samples(spread))
+        return not len(self._silently()._samples(spread))
 
     def _value_near(self, b: Batch) -> Any:
         """Returns the value of samples near a batch, of any rank: the first samples that filter and on_error keep."""
@@ -191,7 +197,7 @@ class Epoch:
         done, size = 0, self.plan.world_size
         while done < n:
             size = min(size, MOST_NAMED, n - done)
-            found = near.samples([(b.number * self.plan.batch_size + done + i) % n for i in range(size)])
+            found = near._samples([(b.number * self.plan.batch_size + done + i) % n for i in range(size)])
             if len(found):
                 return found.value
             done, size = done + size, 2 * size
@@ -440,7 +446,7 @@ class Reader(Iterator[Batch], Closing):
         self._taken, self._came, self._kept = self._taken + 1, self._came + batch.came, self._kept + len(batch)
         return batch
 
-    def _fill(self, batch: Batch, cut: Callable[[Any], Any]) -> None:
+    def _fill(self, batch: Batch, cut: Callable[[Any, Batch], Any]) -> None:
         """Sets the value of an empty share to one of the same structure as other shares."""
         if self._empty is None:
             if batch.came:
@@ -448,8 +454,8 @@ class Reader(Iterator[Batch], Closing):
                     "%s: filter= or on_error= has left out all samples that rank %d has of batch %d: it is yielded empty, since all ranks take "
                     "the same number of steps", self.epoch.plan.dataset, self.epoch.plan.rank, batch.number,
                 )  # fmt: skip
-            self._empty = cut(self.epoch._value_near(batch))
-        batch.value = cut(self._empty)  # a separate copy, which the trainer may change
+            self._empty = cut(self.epoch._value_near(batch), batch)
+        batch.value = cut(self._empty, batch)  # a separate copy, which the trainer may change
 
     @property
     def position(self) -> int:

@@ -43,6 +43,7 @@ _UNFIT = {
     "batch_size_per_rank": "write global_batch_size=: the samples of all processes together",
     **dict.fromkeys(("rank", "world_size", "balance", "micro", "by", "homes"), "leave it out: the sharding says which rows a process reads"),
     **dict.fromkeys(("filter", "collate", "batch_transform"), "use transform=: all batches have one shape, and are stacked here"),
+    "totals": "leave it out: the rows of all processes are one array",
     "keys": "leave it out: names are nothing for a device",
     "copy": "leave it out: arrays are copied to devices",
 }

@@ -511,8 +511,10 @@ class Transfer:
 def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
     """Parses the header of a batch and compares it with the request."""
 
-    def number(name: str, base: int = 10) -> int:
-        text = h.get(name.lower(), "")
+    def number(name: str, base: int = 10, missing: str = "") -> int:
+        return parsed(name, h.get(name.lower(), missing), base)
+
+    def parsed(name: str, text: str, base: int = 10) -> int:
         try:
             if not text.isalnum() or len(text) > 20:
                 raise ValueError
@@ -528,13 +530,16 @@ def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
         number=number("Millrace-Batch"),
         batches=number("Millrace-Batches"),
         samples=number("Millrace-Samples"),
-        padded=number("Millrace-Padded") if h.get("millrace-padded") else 0,
+        padded=number("Millrace-Padded", missing="0"),
         generation=h.get("millrace-generation", ""),
         dataset=dataset,
         location=location,
         content_type=h.get("content-type", ""),
         etag=h.get("etag", ""),
         crc32c=number("Millrace-Crc32c", 16),
+        batch_samples=number("Millrace-Batch-Samples", missing=h.get("millrace-samples", "")),
+        batch_cost=number("Millrace-Batch-Cost", missing="0"),
+        micro=tuple(parsed("Millrace-Micro", text) for text in h.get("millrace-micro", h.get("millrace-samples", "")).split(",")),
     )
     for text, got, wanted in (
         ("epoch {}", head.epoch, want.epoch),
@@ -552,6 +557,8 @@ def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
         raise no_answer(f"got batch {head.number} of {head.batches} batches", g)
     if head.padded > head.samples:
         raise no_answer(f"{head.padded} of {head.samples} samples are padding", g)
+    if sum(head.micro) != head.samples or head.samples > head.batch_samples:
+        raise no_answer(f"got {head.samples} samples of {head.batch_samples}, in micro-batches of {head.micro}", g)
     size, ranks = said.get("batch_size", ""), int(want.query.get("world_size", "1"))
     if "balance" in said:
         ranks = 1  # a rank may get nearly all samples, if another one gets the most expensive

@@ -15,9 +15,9 @@ except ImportError as e:
     raise ImportError("millrace.torch needs torch, which is not installed: pip install 'millrace-data[torch]'") from e
 
 from ..errors import StateError
-from ._columns import collate_columns
+from ._columns import collate_columns, micro_batches
 from ._dataset import Dataset
 from ._loader import DataLoader
 from ._map import MapDataset
 
-__all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns"]
+__all__ = ["DataLoader", "Dataset", "MapDataset", "StateError", "collate_columns", "micro_batches"]

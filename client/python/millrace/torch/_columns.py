@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple, Optional
@@ -64,22 +65,27 @@ AUTOMATIC = Automatic(finish=as_tensor)
 """Finds a decoder for each part, and converts images and arrays to tensors."""
 
 
-def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
+def collate_columns(batch: Batch, *, keys: bool = False, totals: bool = False) -> Any:
     """Returns the columns of a batch, like a Dataset without collate and batch_transform: tensors if values can be stacked, lists
     otherwise.
 
     Tensors, NumPy arrays and numbers are stacked like torch's default_collate; other values are a list, and a part without a decoder is a
     list of bytes. The columns are a dict, unless transform determines their structure: a dict for dicts, a tuple for tuples, otherwise one
     column. keys adds the names of the samples to the dict as "__key__".
+
+    totals adds what weights a loss, and divides it into micro-batches: "__batch_samples__", the number of samples of the global batch;
+    "__batch_cost__", the sum of their costs, None without `balance`; and "__micro__", the number of samples of each micro-batch.
     """
     if not issubclass(type(batch), Batch):
         cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
         raise InvalidArgument(f"collate columns: got {type(batch).__name__}, want a Batch", cure=cure)
+    more = {**({"__key__": list(batch.keys)} if keys else {}), **(_totals(batch) if totals else {})}
     if batch.value is not None:
         columns = collate_samples(batch)
-        if keys and not isinstance(columns, dict):
-            raise InvalidArgument("keys=True names samples in dicts, and transform returns no dict", cure="have it return sample.key too")
-        return {**columns, "__key__": list(batch.keys)} if keys else columns
+        if more and not isinstance(columns, dict):
+            cure = "have it return sample.key too" if keys else "have it return a dict"
+            raise InvalidArgument("keys=True and totals=True add to dicts, and transform returns no dict", cure=cure)
+        return {**columns, **more} if more else columns
     out: dict[str, Any] = {}
     names = list(batch[0]) if len(batch) else []
     for sample in batch:
@@ -92,14 +98,25 @@ def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
     for name in names:
         column, what = batch[name], f"part {name} of batch {batch.number} of epoch {batch.epoch}"
         out[name] = column if isinstance(column, torch.Tensor) else _stack(batch, what, [own(v) for v in column], name)
-    if keys:
-        out["__key__"] = list(batch.keys)
-    return out
+    return {**out, **more}
 
 
-def columns_alone(batch: Batch, *, keys: bool) -> Any:
+def _totals(batch: Batch) -> dict[str, Any]:
+    return {"__batch_samples__": batch.batch_samples, "__batch_cost__": batch.batch_cost, "__micro__": tuple(batch.micro)}
+
+
+def micro_batches(batch: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the micro-batches of a batch that was read with `Reading(totals=True)`: slices of its columns, without copies.
+
+    A micro-batch may be empty. Its "__batch_samples__" and "__batch_cost__" are those of the global batch.
+    """
+    for first, end in itertools.pairwise([0, *itertools.accumulate(batch["__micro__"])]):
+        yield _rows(batch, slice(first, end))
+
+
+def columns_alone(batch: Batch, **more: bool) -> Any:
     """Builds the columns of a batch and frees its bytes, so that a batch that waits for the trainer holds only its columns."""
-    columns = collate_columns(batch, keys=keys)
+    columns = collate_columns(batch, **more)
     batch.let_go()
     return columns
 
@@ -191,15 +208,23 @@ def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
         raise InvalidArgument(f"stack {what}: {e}", cure="have the decoder or transform make values of one type, or give collate") from e
 
 
-def without_rows(value: Any) -> Any:
-    """Returns columns of the same types without rows. Values that are not columns are unchanged."""
+def without_rows(value: Any, batch: Batch) -> Any:
+    """Returns the value of an empty batch: columns of the same types as those of another one, without rows."""
+    columns = _rows(value, slice(0))
+    if isinstance(columns, MutableMapping) and "__micro__" in columns:
+        columns.update(_totals(batch))
+    return columns
+
+
+def _rows(value: Any, part: slice) -> Any:
+    """Returns some rows of columns, of the same types. Values that are not columns are unchanged."""
     if isinstance(value, MutableMapping):
         columns = copy.copy(value)
-        columns.update({name: without_rows(column) for name, column in value.items()})
+        columns.update({name: _rows(column, part) for name, column in value.items()})
         return columns
     if isinstance(value, tuple):
-        cut = map(without_rows, value)
+        cut = (_rows(column, part) for column in value)
         return type(value)(*cut) if hasattr(value, "_fields") else tuple(cut)
     if isinstance(value, list):  # a column, or columns that default_collate has made from tuples
-        return [without_rows(column) for column in value] if any(isinstance(column, torch.Tensor) for column in value) else []
-    return value[:0] if getattr(value, "shape", ()) else value
+        return [_rows(column, part) for column in value] if any(isinstance(column, torch.Tensor) for column in value) else value[part]
+    return value[part] if getattr(value, "shape", ()) else value

@@ -62,7 +62,7 @@ class Dataset(ClientOwner):
                    srun), otherwise one process
     reading        millrace.Reading. The result of collate or batch_transform is yielded: the first is a function of a list of samples, the
                    second of a Batch, for example to return the location for reporting losses: see collate_columns and the page
-                   Importance. keys=True also yields the samples' names
+                   Importance. keys=True also yields the samples' names, and totals=True what weights a loss
 
     The dataset's generation is requested immediately, and then used for all epochs, workers and resumed runs. All processes of
     torch.distributed use the same one, if it is initialized by then; generation sets another. Workers may be forked or spawned; for
@@ -77,11 +77,11 @@ class Dataset(ClientOwner):
         super().__init__()
         given = flat(options)
         rank, world_size, copy = given.pop("rank", None), given.pop("world_size", None), given.pop("copy", True)
-        collate, batch_transform, keys = given.get("collate"), given.get("batch_transform"), given.get("keys", False)
+        collate, batch_transform = given.get("collate"), given.get("batch_transform")
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or given.get("transform") is not None
-        columns = partial(collate_columns if one_by_one else columns_alone, keys=keys)
+        columns = partial(collate_columns if one_by_one else columns_alone, keys=given.get("keys", False), totals=given.pop("totals", False))
         make = batch_transform or (columns if collate is None else attrgetter("value"))
         self._views = not copy
         self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
@@ -464,8 +464,9 @@ class Pass(Iterator[Any]):
         if count.request is None or count.request.position < begin:
             count.request, count.given = Place(plan.epoch, begin), 0
         alone, end = plan.world_size == 1, Place(plan.epoch, begin + plan.batch_size)
-        # samples that were left out belong to the one before; ranks leave out different numbers
-        inside = [Place(plan.epoch, count.request.position + at) if alone else None for at in batch._kept[1 : len(values)]]
+        # samples that were left out belong to the one before; ranks leave out different numbers, and micro-batches change the order
+        known = alone and plan.parameters.get("micro", "1") == "1"
+        inside = [Place(plan.epoch, count.request.position + at) if known else None for at in batch._kept[1 : len(values)]]
         last = None if self._samples and self._dataset.omits and not alone else end
         self._items = list(zip(values, [*inside, last]))[count.given :][::-1]
         self._after = Place(plan.epoch, begin + self._step * plan.batch_size)

@@ -26,10 +26,11 @@ _TO_LOADER = "give batch_size= to torch's DataLoader"
 _UNFIT = {
     **NOT_FOR_LOADERS,
     **dict.fromkeys(("batch_size", "global_batch_size", "batch_size_per_rank"), _TO_LOADER),
-    "share": "leave it out: torch's samplers share samples out among ranks",
+    **dict.fromkeys(("share", "bucket"), "leave it out: torch's samplers share samples out among ranks, and make batches"),
     "filter": "read with millrace.torch.Dataset, or choose samples by a sampler",
     **dict.fromkeys(("collate", "batch_transform"), "give collate_fn= to torch's DataLoader"),
     **dict.fromkeys(("prefetch_bytes", "decoded_bytes", "start"), "leave it out: a MapDataset reads what it is asked for"),
+    "totals": "leave it out: a sample belongs to no batch",
     "form": "read with Client.epoch: a MapDataset has samples",
 }
 
