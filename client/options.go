@@ -24,6 +24,7 @@ type Options struct {
 	Strata     uint64  `query:"strata"`     // number of strata: sets of chunks with equal shares of a window (default none)
 	Importance string  `query:"importance"` // draw samples by the weights in this snapshot (default none)
 	Tail       string  `query:"tail"`       // handling of an incomplete last batch (default the dataset's): short, drop, pad
+	Bucket     uint64  `query:"bucket"`     // batches in a block, within which each has samples of similar cost (default 1)
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
 	Rank       uint64  `query:"rank"`       // rank whose share is read (default 0)
 	Balance    string  `query:"balance"`    // samples or bytes, of which each rank gets an equal share (default samples)

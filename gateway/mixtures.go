@@ -32,6 +32,12 @@ type cachedMixture struct {
 	memory plans.Reservation
 }
 
+// drop releases the memory of a mixture, and of its divided batches and blocks.
+func (m cachedMixture) drop() {
+	m.memory.Release()
+	_ = m.gateway.plans.Forget(m.Dataset) // there is nothing to close
+}
+
 // mixtureBytes returns the memory of a mixture in addition to its sources: the start of the samples
 // of each chunk, and the longest schedule.
 func mixtureBytes(parts []*dataset) (n int64) {
@@ -61,7 +67,7 @@ func (w *mixtureCache) keep(d cachedMixture) {
 	defer w.mu.Unlock()
 	w.entries = slices.Insert(w.entries, 0, d)
 	if len(w.entries) > maxCachedMixtures {
-		w.entries[maxCachedMixtures].memory.Release()
+		w.entries[maxCachedMixtures].drop()
 		w.entries = slices.Delete(w.entries, maxCachedMixtures, len(w.entries))
 	}
 }
@@ -73,7 +79,7 @@ func (w *mixtureCache) forget(d *dataset) {
 	w.entries = slices.DeleteFunc(w.entries, func(m cachedMixture) bool {
 		of := slices.Contains(m.parts, d)
 		if of {
-			m.memory.Release()
+			m.drop()
 		}
 		return of
 	})

@@ -49,6 +49,7 @@ func TestOccurrencesNameTheRank(t *testing.T) {
 	r.split("train=3,val=1", "")
 	for _, query := range []string{
 		"batch_size=7", "batch_size=7&tail=pad", "batch_size=16&balance=bytes", "batch_size=16&balance=bytes&tail=pad", "batch_size=8&subset=train&balance=bytes",
+		"batch_size=4&bucket=3", "batch_size=4&bucket=3&balance=bytes&tail=pad&quarantine=samples:3,8-11", "batch_size=7&bucket=2&shuffle=slot&window=8&share=locality&homes=2",
 		"batch_size=16&shuffle=slot&window=8&share=locality", "batch_size=16&shuffle=slot&window=8&share=locality&homes=2&tail=pad",
 		"batch_size=16&shuffle=window&window=8&strata=4&share=locality&homes=3",
 	} {
@@ -85,7 +86,7 @@ func TestOccurrences_OfMixture(t *testing.T) {
 	for _, name := range []string{
 		"mix:photos:3,photos(subset=samples:0-9&quarantine=samples:3):1,scans:0,samples=96,schedule=" + digest, "mix:photos:3,photos(subset=samples:0-9):5,per-batch,samples=81",
 	} {
-		for _, how := range []string{"", "&tail=drop", "&tail=pad"} {
+		for _, how := range []string{"", "&tail=drop", "&tail=pad", "&bucket=2"} {
 			query := "batch_size=16" + how
 			if strings.Contains(name, "per-batch") {
 				query = "batch_size=8" + how

@@ -167,6 +167,29 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize, homes uint64) []int {
 	return share
 }
 
+// DealHomesAt is like DealHomes, for a batch whose samples are those at the given positions, in this
+// order. It caches nothing.
+func (e *Epoch) DealHomesAt(positions []uint64, rank, worldSize, homes uint64) []int {
+	batch := Share{Count: uint64(len(positions))}
+	if rank >= worldSize || e.plan.mostHomes() == 0 || homes <= 1 {
+		return e.DealHomes(batch, rank, worldSize, homes)
+	}
+	var share []int
+	for _, place := range e.dealAt(positions, worldSize, homes).places[mulDiv(rank, batch.Count, worldSize):mulDiv(rank+1, batch.Count, worldSize)] {
+		share = append(share, int(place))
+	}
+	return share
+}
+
+// dealAt returns the deal of the samples at some positions.
+func (e *Epoch) dealAt(positions []uint64, worldSize, homes uint64) *homeDeal {
+	var own []uint32
+	for _, t := range positions {
+		own = e.appendHomes(own, Share{First: t, Count: 1}, homes)
+	}
+	return dealHomes(own, Share{Count: uint64(len(positions))}, worldSize, homes)
+}
+
 // KeptDeals is the number of batches whose deals an epoch caches, at 4 bytes per sample. The cache
 // covers the batches from the current one to the last one that a reader prefetches. All ranks share
 // it.
@@ -185,13 +208,13 @@ type cachedDeal struct {
 // deal returns the deal of a global batch to all ranks, from the cache if it is cached.
 func (e *Epoch) deal(batch Share, worldSize, homes uint64) *homeDeal {
 	if batch.Count > keptSamples {
-		return e.dealHomes(batch, worldSize, homes)
+		return dealHomes(e.appendHomes(nil, batch, homes), batch, worldSize, homes)
 	}
 	kept := &e.deals[batch.First/batch.Count%KeptDeals]
 	kept.mu.Lock()
 	defer kept.mu.Unlock()
 	if d := kept.deal; d == nil || d.first != batch.First || d.count != batch.Count || d.worldSize != worldSize || d.homes != homes {
-		kept.deal = e.dealHomes(batch, worldSize, homes)
+		kept.deal = dealHomes(e.appendHomes(make([]uint32, 0, batch.Count), batch, homes), batch, worldSize, homes)
 	}
 	return kept.deal
 }
@@ -212,9 +235,10 @@ func (d *homeDeal) quota(group uint64) (lo, hi uint64) {
 	return before(group), before(group + 1)
 }
 
-func (e *Epoch) dealHomes(batch Share, worldSize, homes uint64) *homeDeal {
+// dealHomes deals a batch to all ranks. home has the home group of the sample at each place.
+func dealHomes(home []uint32, batch Share, worldSize, homes uint64) *homeDeal {
 	d := &homeDeal{first: batch.First, count: batch.Count, worldSize: worldSize, homes: homes, places: make([]uint32, batch.Count)}
-	own, at := byHome(e.appendHomes(make([]uint32, 0, batch.Count), batch, homes), homes)
+	own, at := byHome(home, homes)
 	next := make([]uint32, homes) // the next place of each group
 	var more, less unevenGroups
 	for g := range homes {

@@ -25,3 +25,12 @@ func (e *Epoch) HomeRank(batch Share, place int, worldSize, homes uint64) uint64
 	}
 	return rankOf(uint64(at), batch.Count, worldSize)
 }
+
+// HomeRankAt is like HomeRank, for the shares of DealHomesAt.
+func (e *Epoch) HomeRankAt(positions []uint64, place int, worldSize, homes uint64) uint64 {
+	at := place
+	if e.plan.mostHomes() != 0 && homes > 1 {
+		at = slices.Index(e.dealAt(positions, worldSize, homes).places, uint32(place))
+	}
+	return rankOf(uint64(at), uint64(len(positions)), worldSize)
+}

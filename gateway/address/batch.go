@@ -55,6 +55,14 @@ func (p Plan) Batching() shuffle.Batching {
 	return shuffle.Batching{Samples: p.Samples, BatchSize: p.BatchSize, Tail: p.Tail, Skip: p.Skip}
 }
 
+// Buckets returns the division of an epoch into blocks of batches. ok is false if there are none.
+func (p Plan) Buckets() (b shuffle.Buckets, ok bool) {
+	return shuffle.Buckets{Batches: p.Bucket, BatchSize: p.BatchSize, Samples: p.Samples}, p.Bucket > 1
+}
+
+// Cost returns the name of the costs of balance and bucket, as order digests have it.
+func (p Plan) Cost() string { return costBytes }
+
 // WholeBatch returns all positions of the global batch, including those that the request omits.
 func (b Batch) WholeBatch() shuffle.Share {
 	b.Skip = 0

@@ -137,6 +137,18 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return string(p.Tail) },
 	},
 	{
+		Name: "bucket", Group: Batching, Least: 1, Most: shuffle.MaxBlock, Neutral: "1",
+		Help: "batches in a block, within which each has samples of similar cost (default 1)",
+		Doc: "Batches of a block. The samples of a block are sorted by the costs of balance, by default their lengths, so that a batch has " +
+			"samples of similar cost. A block has at most 1048576 samples.",
+		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
+			if p.Bucket = q.number(r, 1); p.Bucket > 1 && p.Bucket > shuffle.MaxBlock/p.BatchSize && !q.Failed("batch_size") {
+				q.Fail(r.Name, "must be at most %d: a block has at most %d samples", max(1, shuffle.MaxBlock/p.BatchSize), shuffle.MaxBlock)
+			}
+		},
+		write: func(p Plan) string { return decimal(max(p.Bucket, 1)) },
+	},
+	{
 		Name: "world_size", Group: Sharing, Least: 1, Most: maxWorldSize,
 		Help:  "ranks that share each batch (default 1)",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.WorldSize = q.number(r, 1) },
@@ -401,7 +413,13 @@ func (p Plan) Canonical() string { return p.canonical(allGroups) }
 
 // Identity returns the canonical order of a plan, independent of readers and sharing. Losses with
 // the same identity are merged.
-func (p Plan) Identity() string { return p.canonical(Order | Choice | Batching) }
+func (p Plan) Identity() string {
+	text := p.canonical(Order | Choice | Batching)
+	if p.Bucket > 1 {
+		text += "&cost=" + p.Cost()
+	}
+	return text
+}
 
 // canonical returns the query string like Canonical, with only the parameters in some groups.
 func (p Plan) canonical(groups Group) string {

@@ -60,6 +60,7 @@ type Plan struct {
 	Samples    uint64 // samples of an epoch, from the index, subset or mixture rather than the URL
 	BatchSize  uint64 // size of the global batch
 	Tail       shuffle.Tail
+	Bucket     uint64 // number of global batches of a block, which is sorted by cost; 0 counts as 1
 	Rank       uint64
 	WorldSize  uint64
 	Skip       uint64 // samples at the start of a single batch that are not read

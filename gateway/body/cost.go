@@ -48,6 +48,7 @@ const (
 	partTime = 60 * time.Nanosecond
 	findTime = 700 * time.Nanosecond
 	showTime = 2500 * time.Nanosecond // additional time for samples with keys and parts
+	sortTime = 350 * time.Nanosecond  // per sample of a block that is sorted by cost
 )
 
 // Work estimates the processor time to locate and lay out samples of a batch. The samples are
@@ -74,5 +75,9 @@ func Work(d *plans.Dataset, b address.Batch, samples uint64) time.Duration {
 		chunks = b.Params.Window + run
 	}
 	chunks = min(chunks, samples, uint64(d.Index.Chunks()))
-	return time.Duration(chunks*perChunk)*perRow + time.Duration(samples)*perSample
+	sorted := uint64(0)
+	if _, ok := b.Buckets(); ok {
+		sorted = samples + b.Bucket*b.BatchSize
+	}
+	return time.Duration(sorted)*sortTime + time.Duration(chunks*perChunk)*perRow + time.Duration(samples)*perSample
 }

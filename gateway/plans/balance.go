@@ -109,15 +109,18 @@ func (r BatchOrder) Count(b address.Batch) uint64 {
 }
 
 // RankOf returns the rank that reads a position of a batch.
-func (r BatchOrder) RankOf(b address.Batch, position uint64) uint64 {
+func (r BatchOrder) RankOf(ctx context.Context, b address.Batch, position uint64) (uint64, error) {
 	positions := b.Global()
 	switch {
 	case r.division != nil:
-		return r.division.RankOf(uint32(position - positions.First))
+		return r.division.RankOf(uint32(position - positions.First)), nil
+	case b.Follows() && r.buckets != nil:
+		former, err := r.former(ctx, Positions(positions))
+		return r.epoch.HomeRankAt(former, int(position-positions.First), b.WorldSize, b.Homes), err
 	case b.Follows():
-		return r.epoch.HomeRank(positions, int(position-positions.First), b.WorldSize, b.Homes)
+		return r.epoch.HomeRank(positions, int(position-positions.First), b.WorldSize, b.Homes), nil
 	}
-	return b.Batching().RankOf(position, b.WorldSize)
+	return b.Batching().RankOf(position, b.WorldSize), nil
 }
 
 // lengths returns the length of each sample in bytes. It reads the table of each chunk once.

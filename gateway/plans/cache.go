@@ -47,11 +47,11 @@ type cache[V any] struct {
 // key identifies a value. A cache of one kind uses only some of the fields.
 type key struct {
 	dataset *Dataset
-	name    string         // digest or definition of a snapshot, subset or quarantine; text that identifies a divided batch
+	name    string         // digest or definition of a snapshot, subset or quarantine; text that identifies a block or divided batch
 	params  shuffle.Params // parameters of the plan, or of the plans that use a quarantine
 	epoch   uint64
 	isEpoch bool  // an epoch rather than the plan itself
-	bytes   int64 // memory of a divided batch; memory that an epoch uses for batches shared by homes
+	bytes   int64 // memory of a block or divided batch; memory that an epoch uses for batches shared by homes
 }
 
 // entry is a value that is opened once for all requests that wait for it. Opening is canceled when

@@ -76,10 +76,20 @@ func newVarianceInfo(plan *shuffle.Plan, batchSize uint64) *varianceInfo {
 // firstChunks returns the maximum number of chunks that the first batch reads.
 func firstChunks(d *Dataset, a address.Plan) uint64 {
 	most := min(a.BatchSize, uint64(d.Index.Chunks()))
-	if a.Params.Shuffle == shuffle.Window || a.Params.Shuffle == shuffle.Slot {
+	if _, ok := a.Buckets(); !ok && shuffle.UsesWindow(a.Params.Shuffle) {
 		most = min(most, a.Params.Window)
 	}
 	return most
+}
+
+// withBlock returns the memory of an order with the samples of one block of its buckets, at their
+// average length: their chunks are needed longer.
+func withBlock(memory uint64, d *Dataset, a address.Plan) uint64 {
+	if _, ok := a.Buckets(); !ok || d.Index.Samples() == 0 {
+		return memory
+	}
+	block := min(a.Bucket*a.BatchSize, a.Samples)
+	return min(memory+block*uint64(d.Index.Bytes())/d.Index.Samples(), max(memory, uint64(d.Index.Bytes())))
 }
 
 // DescribeBytes returns the memory needed to describe an epoch: the length of each chunk, and with
@@ -102,7 +112,8 @@ func (p *Plans) Describe(ctx context.Context, held *Holds, d *Dataset, b address
 	if info.Batches > 0 {
 		info.Links.Batch = b.URL(address.Body, 0)
 	}
-	if d.mixture == nil && !(b.Balances() && b.WorldSize > 1) && b.Sharing == shuffle.Contiguous {
+	_, bucketed := b.Buckets()
+	if d.mixture == nil && !bucketed && !(b.Balances() && b.WorldSize > 1) && b.Sharing == shuffle.Contiguous {
 		info.Links.Draws = fmt.Sprintf("/v1/datasets/%s/epochs/%d/draws?%s", b.Dataset, b.Epoch, b.Canonical())
 	}
 	if d.mixture != nil {
@@ -113,8 +124,8 @@ func (p *Plans) Describe(ctx context.Context, held *Holds, d *Dataset, b address
 	if err != nil {
 		return EpochInfo{}, err
 	}
-	info.OrderDigest, info.Reads = c.orderDigest(plan), plan.Reads()
-	info.PlanDigests = []PlanDigest{{Digest: plan.OrderDigest()}}
+	info.OrderDigest, info.Reads = bucketDigest(c.orderDigest(plan), b.Plan), plan.Reads()
+	info.PlanDigests = []PlanDigest{{Digest: bucketDigest(plan.OrderDigest(), b.Plan)}}
 	if b.Params.Subset == "" && b.Quarantine == "" {
 		bytes := d.Index.Bytes()
 		info.Bytes = &bytes
@@ -127,8 +138,10 @@ func (p *Plans) Describe(ctx context.Context, held *Holds, d *Dataset, b address
 		moved := plan.Moved(b.Batching(), b.WorldSize, b.Homes)
 		info.Moved = &moved
 	}
-	info.Memory = shuffle.Memory(b.Params, d.chunkLengths())
+	info.Memory = withBlock(shuffle.Memory(b.Params, d.chunkLengths()), d, b.Plan)
 	info.First = firstChunks(d, b.Plan)
-	info.varianceInfo = newVarianceInfo(plan, b.BatchSize)
+	if !bucketed { // the formula assumes that batches do not depend on the samples
+		info.varianceInfo = newVarianceInfo(plan, b.BatchSize)
+	}
 	return info, nil
 }

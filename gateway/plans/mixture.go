@@ -120,6 +120,9 @@ func (m *mixture) complete(a *address.Plan) error {
 			break
 		}
 	}
+	if buckets, ok := a.Buckets(); ok {
+		m.checkBuckets(q, buckets)
+	}
 	if a.Sharing != shuffle.Contiguous {
 		q.Fail("share", "locality is not possible for a mixture, because its sources have different homes")
 	}
@@ -129,6 +132,17 @@ func (m *mixture) complete(a *address.Plan) error {
 		}
 	}
 	return q.Err()
+}
+
+// checkBuckets rejects a block that spans two segments of the schedule.
+func (m *mixture) checkBuckets(q *address.Query, buckets shuffle.Buckets) {
+	size := buckets.Batches * buckets.BatchSize
+	for i, g := range m.later {
+		if at := g.First % buckets.Samples; at%size != 0 {
+			q.Fail("bucket", "segment %d of the schedule begins at position %d of epoch %d: all must begin at multiples of bucket * batch_size, %d", i+1, at, g.First/buckets.Samples, size)
+			return
+		}
+	}
 }
 
 // checkEpoch rejects epochs whose positions exceed 2^63.
@@ -200,12 +214,12 @@ func (p *Plans) describeMixed(ctx context.Context, held *Holds, d *Dataset, a ad
 		info.Reads += plan.Reads()
 		info.Memory += shuffle.Memory(own.Params, s.chunkLengths())
 	}
-	info.OrderDigest, info.Sources = m.OrderDigest(orders), d.Sources()
+	info.OrderDigest, info.Sources, info.Memory = bucketDigest(m.OrderDigest(orders), a), d.Sources(), withBlock(info.Memory, d, a)
 	for _, g := range d.mixture.later {
 		info.Schedule = append(info.Schedule, append([]uint64{g.First}, g.Weights...))
 	}
 	for _, at := range m.OrderDigests(digests) {
-		info.PlanDigests = append(info.PlanDigests, PlanDigest(at))
+		info.PlanDigests = append(info.PlanDigests, PlanDigest{at.Position, bucketDigest(at.Digest, a)})
 	}
 	return nil
 }

@@ -22,8 +22,9 @@ type mixtureOrder struct {
 	*shuffle.Mixture
 	plans   *Plans
 	dataset *Dataset
-	params  shuffle.Params
-	epoch   uint64
+	batch   address.Batch
+
+	original bool // quarantines of sources do not apply
 }
 
 // sourceTurns are the positions of a mixture that one epoch of a source fills.
@@ -41,23 +42,35 @@ func (p *Plans) orderOfMixture(ctx context.Context, held *Holds, d *Dataset, b a
 	if err := checkEpoch(m, b.Epoch); err != nil {
 		return BatchOrder{}, err
 	}
-	reading := BatchOrder{order: order{dataset: d}, mixed: &mixtureOrder{m, p, d, b.Params, b.Epoch}}
+	reading := BatchOrder{order: order{dataset: d}, mixed: &mixtureOrder{Mixture: m, plans: p, dataset: d, batch: b}}
 	if b.At == nil {
-		reading.Parts, err = reading.mixed.cursors(ctx, held, b)
+		reading.Parts, err = reading.mixed.cursors(ctx, held)
 	}
 	return reading, err
 }
 
 // source acquires the order of one epoch of a source.
 func (r *mixtureOrder) source(ctx context.Context, held *Holds, at sourceEpoch) (order, error) {
-	return r.plans.order(ctx, held, r.dataset.mixture.sources[at.source].Dataset, r.dataset.mixture.sourcePlan(r.Mixture, r.params, at.source), at.epoch)
+	plan := r.dataset.mixture.sourcePlan(r.Mixture, r.batch.Params, at.source)
+	if r.original {
+		plan.Quarantine = ""
+	}
+	return r.plans.order(ctx, held, r.dataset.mixture.sources[at.source].Dataset, plan, at.epoch)
 }
 
 // cursors returns the cursor of the batch in the order of each source. A cursor starts at the
-// batch's first position in the source, and its batch size is the source's share of a batch.
-func (r *mixtureOrder) cursors(ctx context.Context, held *Holds, b address.Batch) ([]shuffle.Cursor, error) {
+// batch's first position in the source, and its batch size is the source's share of a batch. With
+// buckets it is the cursor of the whole block.
+func (r *mixtureOrder) cursors(ctx context.Context, held *Holds) ([]shuffle.Cursor, error) {
+	b := r.batch
 	first := b.Number * b.BatchSize
-	before, after := r.Counts(b.Epoch, first), r.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
+	end := min(first+b.BatchSize, b.Samples)
+	if buckets, ok := b.Buckets(); ok {
+		if block, ok := buckets.Block(first); ok {
+			first, end = buckets.Range(block)
+		}
+	}
+	before, after := r.Counts(b.Epoch, first), r.Counts(b.Epoch, end)
 	out := make([]shuffle.Cursor, len(before))
 	for i, s := range r.dataset.mixture.sources {
 		if after[i] == before[i] {
@@ -84,7 +97,7 @@ func (r *mixtureOrder) cursors(ctx context.Context, held *Holds, b address.Batch
 func (r *mixtureOrder) appendNumbers(ctx context.Context, dst, positions []uint64) ([]uint64, error) {
 	turns := map[sourceEpoch]*sourceTurns{}
 	for i, at := range positions {
-		t := r.At(r.epoch, at%r.Samples())
+		t := r.At(r.batch.Epoch, at%r.Samples())
 		of := sourceEpoch{t.Source, t.Epoch}
 		s := turns[of]
 		if s == nil {

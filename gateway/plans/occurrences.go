@@ -100,6 +100,9 @@ func (p *Plans) Occurrences(ctx context.Context, held *Holds, d *Dataset, a addr
 	if most > 0 {
 		most *= mostDeliveries(a)
 	}
+	if err := checkArranged(a, most); err != nil {
+		return nil, err
+	}
 	if most > maxOccurrences {
 		return nil, address.Refuse(address.Invalid,
 			"the sample occurs up to %d times in these epochs, but a response can list at most %d: request fewer epochs", most, maxOccurrences)
@@ -112,7 +115,11 @@ func (p *Plans) Occurrences(ctx context.Context, held *Holds, d *Dataset, a addr
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("occurrences in epoch %d: %w", epoch, err)
 		}
-		for _, position := range deliveredAt(a, plan, epoch, s) {
+		at, err := p.deliveredAt(ctx, d, a, plan.Epoch(epoch), s)
+		if err != nil {
+			return nil, err
+		}
+		for _, position := range at {
 			found = append(found, Occurrence{Epoch: epoch, Batch: position / a.BatchSize, Position: position})
 		}
 		if epoch == in.Last {
@@ -144,12 +151,18 @@ func (p *Plans) mixedOccurrences(ctx context.Context, held *Holds, d *Dataset, a
 		if err != nil {
 			return nil, err
 		}
+		if err := checkArranged(a, uint64(len(all))); err != nil {
+			return nil, err
+		}
 		for _, o := range all {
 			n := o.Epoch*s.Samples + o.Position
 			if n < before[i] || n >= after[i] {
 				continue
 			}
 			epoch, at, _ := m.Find(i, n)
+			if at, err = p.later(ctx, d, a, epoch, at); err != nil {
+				return nil, err
+			}
 			for end, samples := delivered(a); at < end; at += samples {
 				found = append(found, Occurrence{Epoch: epoch, Batch: at / a.BatchSize, Position: at})
 			}
@@ -161,20 +174,43 @@ func (p *Plans) mixedOccurrences(ctx context.Context, held *Holds, d *Dataset, a
 	return found, nil
 }
 
-// deliveredAt returns the positions at which an epoch delivers a sample, ascending.
-func deliveredAt(a address.Plan, plan *shuffle.Plan, epoch uint64, s target) []uint64 {
-	if s.most == 0 {
+// maxArranged bounds the samples of the blocks that must be sorted to find occurrences.
+const maxArranged = 4 * shuffle.MaxBlock
+
+// checkArranged rejects a request for too many occurrences in blocks.
+func checkArranged(a address.Plan, occurrences uint64) error {
+	if _, ok := a.Buckets(); !ok || occurrences <= max(1, maxArranged/(a.Bucket*a.BatchSize)) {
 		return nil
+	}
+	return address.Refuse(address.Invalid, "finding %d occurrences requires sorting as many blocks of buckets: request fewer epochs", occurrences)
+}
+
+// later returns the position of the sample that the order without buckets has at a position.
+func (p *Plans) later(ctx context.Context, d *Dataset, a address.Plan, epoch, position uint64) (uint64, error) {
+	if _, ok := a.Buckets(); !ok {
+		return position, nil
+	}
+	return (&bucketOrder{p, d, address.Batch{Plan: a, Epoch: epoch}}).later(ctx, position)
+}
+
+// deliveredAt returns the positions at which an epoch delivers a sample, ascending.
+func (p *Plans) deliveredAt(ctx context.Context, d *Dataset, a address.Plan, epoch *shuffle.Epoch, s target) ([]uint64, error) {
+	if s.most == 0 {
+		return nil, nil
 	}
 	end, samples := delivered(a)
 	var out []uint64
-	for _, at := range s.positions(plan.Epoch(epoch)) {
+	for _, at := range s.positions(epoch) {
+		at, err := p.later(ctx, d, a, epoch.Number(), at)
+		if err != nil {
+			return nil, err
+		}
 		for ; at < end; at += samples { // the position in the order, then each position where the sample pads the last batch
 			out = append(out, at)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return out, nil
 }
 
 // mostDeliveries bounds the deliveries per position of the order.

@@ -47,6 +47,9 @@ func DecodePicture(q *address.Query, d *Dataset, epoch string) (b address.Batch,
 	if b.Balances() && b.WorldSize > 1 {
 		q.Fail("balance", "there is no picture of shares by cost: request the whole batch, without world_size and balance")
 	}
+	if _, ok := b.Buckets(); ok {
+		q.Fail("bucket", "there is no picture of batches in buckets, because they depend on the costs of samples: omit bucket")
+	}
 	if b.Sharing != shuffle.Contiguous && !q.Failed("share") {
 		q.Fail("share", "there is no picture for share=locality, because shares are computed per batch: request the whole batch, without world_size and share")
 	}

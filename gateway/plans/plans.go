@@ -152,6 +152,7 @@ type BatchOrder struct {
 
 	order
 	mixed    *mixtureOrder // nil: not a mixture, of which order has only the dataset
+	buckets  *bucketOrder  // nil: none
 	division *division     // nil: shares do not depend on costs
 }
 
@@ -179,6 +180,9 @@ func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Ba
 	} else {
 		r, err = p.orderOfDataset(ctx, held, d, b)
 	}
+	if _, ok := b.Buckets(); ok {
+		r.buckets = &bucketOrder{p, d, b}
+	}
 	if err == nil && b.Balances() {
 		r.division, err = p.divide(ctx, held, d, b)
 	}
@@ -195,6 +199,9 @@ func (p *Plans) orderOfDataset(ctx context.Context, held *Holds, d *Dataset, b a
 			Plan: o.plan, Epoch: o.epoch,
 			First: first, End: min(first+b.BatchSize, b.Samples), BatchSize: b.BatchSize,
 			Rank: b.Rank, WorldSize: b.WorldSize, Sharing: b.Sharing, Homes: b.Homes, Dealt: b.Balances(), Tail: b.Tail,
+		}
+		if _, ok := b.Buckets(); ok {
+			r.Block = b.Bucket * b.BatchSize
 		}
 	}
 	return r, err
@@ -224,31 +231,48 @@ func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, dst []uint64) 
 		r.division.share(&n, b)
 		return n, nil
 	}
-	for _, at := range b.At {
-		n.Places = append(n.Places, int(at))
-	}
 	_, positions := b.Share()
-	switch {
-	case r.mixed != nil:
-		at := b.At
-		if at == nil {
-			at = Positions(positions)
-		}
-		n.Numbers, err = r.mixed.appendNumbers(ctx, n.Numbers, at)
-		return n, err
-	case b.At != nil:
-		n.Numbers, n.Hot, err = r.appendSamples(ctx, n.Numbers, b.At)
-		return n, err
-	case b.Follows():
-		n.Places = r.epoch.DealHomes(positions, b.Rank, b.WorldSize, b.Homes)
-		for _, place := range n.Places {
-			n.Numbers = append(n.Numbers, r.epoch.At((positions.First+uint64(place))%b.Samples))
-		}
-	default:
+	if b.At == nil && !b.Follows() && r.mixed == nil && r.buckets == nil {
 		n.Numbers = r.epoch.AppendShare(slices.Grow(n.Numbers, int(positions.Count)), positions)
+		n.Hot, err = r.resolve(ctx, n.Numbers)
+		return n, err
 	}
-	n.Hot, err = r.resolve(ctx, n.Numbers)
+	at := b.At
+	switch {
+	case at != nil:
+		for _, position := range at {
+			n.Places = append(n.Places, int(position))
+		}
+	case b.Follows():
+		at, n.Places, err = r.homeShare(ctx, b, positions)
+	default:
+		at, err = r.former(ctx, Positions(positions))
+	}
+	if err == nil {
+		n.Numbers, n.Hot, err = r.appendSamples(ctx, n.Numbers, at)
+	}
 	return n, err
+}
+
+// homeShare returns the places in the batch of a rank's samples if shares follow homes, and the
+// positions of these samples in the order without buckets.
+func (r BatchOrder) homeShare(ctx context.Context, b address.Batch, positions shuffle.Share) (at []uint64, places []int, err error) {
+	if r.buckets == nil {
+		places = r.epoch.DealHomes(positions, b.Rank, b.WorldSize, b.Homes)
+		for _, place := range places {
+			at = append(at, positions.First+uint64(place))
+		}
+		return at, places, nil
+	}
+	former, err := r.former(ctx, Positions(positions))
+	if err != nil {
+		return nil, nil, err
+	}
+	places = r.epoch.DealHomesAt(former, b.Rank, b.WorldSize, b.Homes)
+	for _, place := range places {
+		at = append(at, former[place])
+	}
+	return at, places, nil
 }
 
 // Positions returns the positions of a share.
@@ -262,14 +286,22 @@ func Positions(s shuffle.Share) []uint64 {
 
 // samplesAt returns the samples at the given positions.
 func (r BatchOrder) samplesAt(ctx context.Context, positions []uint64) ([]uint64, error) {
-	out, _, err := r.appendSamples(ctx, make([]uint64, 0, len(positions)), positions)
+	former, err := r.former(ctx, positions)
+	if err != nil {
+		return nil, err
+	}
+	out, _, err := r.appendSamples(ctx, make([]uint64, 0, len(positions)), former)
 	return out, err
 }
 
-// appendSamples appends the samples at the given positions, and returns which of them the plan
-// draws often. It is fastest for ascending positions. Positions past the end of the epoch are
-// padding.
+// appendSamples appends the samples at the given positions of the order without buckets, and returns
+// which of them the plan draws often. It is fastest for ascending positions. Positions past the end
+// of the epoch are padding.
 func (r BatchOrder) appendSamples(ctx context.Context, out, positions []uint64) (_ []uint64, hot []bool, err error) {
+	if r.mixed != nil {
+		out, err = r.mixed.appendNumbers(ctx, out, positions)
+		return out, nil, err
+	}
 	samples := r.plan.Samples()
 	for len(positions) > 0 { // one contiguous run at a time
 		lo, n := positions[0]%samples, uint64(1)
@@ -300,7 +332,7 @@ const (
 // PlanningBytes returns the memory needed to locate a share of the given number of samples.
 func PlanningBytes(d *Dataset, b address.Batch, samples uint64) int64 {
 	each := int64(bytesPerSample)
-	if b.Scattered() || b.Params.Importance != "" || b.Params.Subset != "" || d.mixture != nil {
+	if b.Scattered() || b.Bucket > 1 || b.Params.Importance != "" || b.Params.Subset != "" || d.mixture != nil {
 		each += bytesPerDraw
 	}
 	n := int64(samples) * each

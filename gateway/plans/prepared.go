@@ -8,10 +8,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// prepared is a plan, an epoch with its plan, or a divided batch.
+// prepared is a plan, an epoch with its plan, the order of a block, or a divided batch.
 type prepared struct {
 	plan     *shuffle.Plan
 	epoch    *shuffle.Epoch // nil: none
+	block    []uint32       // nil: none
 	division *division      // nil: none
 }
 

@@ -5,9 +5,9 @@ from typing import Optional
 
 ORDER = ("seed", "shuffle", "window", "strata")
 CHOICE = ("importance", "subset", "quarantine", "generation")
-SHARING = ("batch_size", "tail", "world_size", "balance", "micro", "share", "homes", "rank")
+SHARING = ("batch_size", "tail", "bucket", "world_size", "balance", "micro", "share", "homes", "rank")
 SHOWING = ("format", "fields", "table")
-NUMBERS = {"window": 1, "strata": 0, "world_size": 1, "rank": 0, "micro": 1, "homes": 1}  # with the least value of each
+NUMBERS = {"window": 1, "strata": 0, "bucket": 1, "world_size": 1, "rank": 0, "micro": 1, "homes": 1}  # with the least value of each
 WORDS = {"tail": ("short", "drop", "pad"), "by": ("contiguous", "locality")}
 TEXTS = ("importance", "balance", "subset", "quarantine", "generation")
 
@@ -41,6 +41,8 @@ class Share:
     """This process's share of every global batch, and the handling of the last batch.
 
     tail        Samples that fill no batch at the end: "short" is a smaller last batch, "drop" leaves them out, "pad" repeats others.
+    bucket      Batches of a block. The samples of a block are sorted by the costs of balance, by default their lengths, so that a batch has
+                samples of similar cost. A block has at most 1048576 samples.
     world_size  ranks that share each batch (default 1)
     rank        Number of the rank, from 0 and below world_size. torch.Dataset finds it and world_size by itself: those of torch.distributed, else
                 the environment's (torchrun, mpirun, srun). Elsewhere the default is 0 of 1. Give both or none.
@@ -52,6 +54,7 @@ class Share:
     """
 
     tail: Optional[str] = None
+    bucket: Optional[int] = None
     world_size: Optional[int] = None
     rank: Optional[int] = None
     balance: Optional[str] = None
