@@ -41,7 +41,6 @@ const Never = time.Duration(math.MaxInt64)
 // Stats is a snapshot of a cache's counters and state.
 type Stats struct {
 	Hits, HitBytes     uint64 // reads of chunks or pieces from disk, and their bytes
-	Misses             uint64 // requested chunks that were not on disk
 	Writes, WriteBytes uint64
 	Evictions          uint64
 	Refused            uint64 // chunks not written: the chunks on disk are needed sooner

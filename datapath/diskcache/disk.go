@@ -10,20 +10,8 @@ import (
 	"syscall"
 )
 
-// step is a kind of file system call, for tests that make one of them fail.
+// step is the name of a file system call, for tests that make one of them fail.
 type step string
-
-const (
-	stepCreate step = "create"
-	stepWrite  step = "write"
-	stepSync   step = "sync"
-	stepClose  step = "close"
-	stepRename step = "rename"
-	stepRemove step = "remove"
-	stepMkdir  step = "mkdir"
-	stepOpen   step = "open"
-	stepRead   step = "read"
-)
 
 // disk makes all file system calls of an open cache, below one root that no name can escape.
 type disk struct {
@@ -64,14 +52,14 @@ func (d *disk) write(name string, content func(add func(b []byte) error) error) 
 	if err := content(func(b []byte) error { return d.append(f, name, b) }); err != nil {
 		return err
 	}
-	if err := d.do(stepSync, name, f.Sync); err != nil {
+	if err := d.do("sync", name, f.Sync); err != nil {
 		return err
 	}
-	return d.do(stepClose, name, f.Close)
+	return d.do("close", name, f.Close)
 }
 
 func (d *disk) create(name string) (f *os.File, err error) {
-	err = d.do(stepCreate, name, func() error {
+	err = d.do("create", name, func() error {
 		f, err = d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		return err
 	})
@@ -80,7 +68,7 @@ func (d *disk) create(name string) (f *os.File, err error) {
 
 func (d *disk) append(f *os.File, name string, b []byte) error {
 	if d.fault != nil {
-		if part, err := d.fault(stepWrite, name); err != nil {
+		if part, err := d.fault("write", name); err != nil {
 			_, _ = f.Write(b[:min(part, len(b))])
 			return err
 		}
@@ -90,12 +78,12 @@ func (d *disk) append(f *os.File, name string, b []byte) error {
 }
 
 func (d *disk) rename(from, to string) error {
-	return d.do(stepRename, to, func() error { return d.root.Rename(from, to) })
+	return d.do("rename", to, func() error { return d.root.Rename(from, to) })
 }
 
 // remove removes a file. It returns nil if the file does not exist.
 func (d *disk) remove(name string) error {
-	err := d.do(stepRemove, name, func() error { return d.root.Remove(name) })
+	err := d.do("remove", name, func() error { return d.root.Remove(name) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -103,7 +91,7 @@ func (d *disk) remove(name string) error {
 }
 
 func (d *disk) mkdir(name string) error {
-	err := d.do(stepMkdir, name, func() error { return d.root.Mkdir(name, 0o700) })
+	err := d.do("mkdir", name, func() error { return d.root.Mkdir(name, 0o700) })
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -111,7 +99,7 @@ func (d *disk) mkdir(name string) error {
 }
 
 func (d *disk) open(name string) (f *os.File, err error) {
-	err = d.do(stepOpen, name, func() error {
+	err = d.do("open", name, func() error {
 		f, err = d.root.Open(name)
 		return err
 	})
@@ -120,7 +108,7 @@ func (d *disk) open(name string) (f *os.File, err error) {
 
 // readAt reads len(b) bytes at offset.
 func (d *disk) readAt(f *os.File, name string, b []byte, offset int64) error {
-	return d.do(stepRead, name, func() error {
+	return d.do("read", name, func() error {
 		_, err := f.ReadAt(b, offset)
 		return err
 	})

@@ -16,6 +16,19 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
+// The file system calls that tests make fail.
+const (
+	stepCreate step = "create"
+	stepWrite  step = "write"
+	stepSync   step = "sync"
+	stepClose  step = "close"
+	stepRename step = "rename"
+	stepRemove step = "remove"
+	stepMkdir  step = "mkdir"
+	stepOpen   step = "open"
+	stepRead   step = "read"
+)
+
 // faulty makes selected file system calls fail.
 type faulty struct {
 	mu    sync.Mutex // guards calls

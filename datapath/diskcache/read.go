@@ -51,11 +51,7 @@ func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok = c.entries[n]
-	ok = ok && !e.dead && ctx.Err() == nil && !c.reads.off()
-	if !ok {
-		c.stats.Misses++
-	}
-	return e, ok
+	return e, ok && !e.dead && ctx.Err() == nil && !c.reads.off()
 }
 
 // count updates the counters with the result of a read of entry e.
@@ -69,7 +65,6 @@ func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 		}
 		return
 	}
-	c.stats.Misses++
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // evicted meanwhile, or removed by another program: that costs only one store read
 		if c.entries[n].nth == e.nth { // otherwise the file has been written again meanwhile
