@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 
@@ -88,13 +87,8 @@ func readArray(raw json.RawMessage) (format.Framing, error) {
 
 func parseArray(raw json.RawMessage) (array, error) {
 	var c arrayConstants
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
+	if err := strict(raw, &c); err != nil {
 		return array{}, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return array{}, errors.New("more data follows it")
 	}
 	dtype, err := ParseDType(c.DType)
 	if err != nil {

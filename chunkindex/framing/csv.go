@@ -31,9 +31,7 @@ type CSVConstants struct {
 // readCSV parses and checks the constants, because they come from an untrusted index.
 func readCSV(constants json.RawMessage) (format.Framing, error) {
 	var f CSVConstants
-	in := json.NewDecoder(strings.NewReader(string(constants)))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&f); err != nil {
+	if err := strict(constants, &f); err != nil {
 		return nil, err
 	}
 	if f.Delimiter != string(Comma) && f.Delimiter != string(Tab) {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
@@ -43,40 +44,33 @@ func namedDType(s string) (string, bool) {
 	return known, ok
 }
 
+// dtypes matches the types of NumPy that have a fixed size.
+var dtypes = regexp.MustCompile(`^([<>|])(b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SUV][1-9][0-9]{0,9}|[mM]8\[[0-9A-Za-z]{1,16}\])$`)
+
 func parseDType(s string) (DType, error) {
-	parts := regexp.MustCompile(`^([<>|])([biufcSUVmM])([1-9][0-9]{0,9})(\[[0-9A-Za-z]{1,16}\])?$`).FindStringSubmatch(s)
+	parts := dtypes.FindStringSubmatch(s)
 	switch {
 	case len(s) > 1 && s[1] == 'O':
 		return DType{}, fmt.Errorf("elements are Python objects, which have no fixed size")
 	case parts == nil:
 		return DType{}, fmt.Errorf("must be a type in NumPy's notation, such as %q or %q", "uint16", "<u2")
 	}
-	order, kind, unit := parts[1], parts[2], parts[4]
-	size, err := strconv.ParseUint(parts[3], 10, 40)
+	order, kind := parts[1], parts[2][0]
+	digits, _, _ := strings.Cut(parts[2][1:], "[")
+	size, err := strconv.ParseUint(digits, 10, 40)
 	if err != nil || size > format.MaxSample {
 		return DType{}, fmt.Errorf("an element is longer than %d bytes", format.MaxSample)
 	}
-	if sizes := sizesOf(kind); sizes != nil && !sizes[size] || (unit != "") != (kind == "m" || kind == "M") {
-		return DType{}, fmt.Errorf("NumPy has no such type")
-	}
-	if kind == "S" || kind == "V" || kind == "b" || size == 1 && kind != "U" {
+	if kind == 'S' || kind == 'V' || size == 1 && kind != 'U' {
 		order = "|"
 	} else if order == "|" {
 		return DType{}, fmt.Errorf("byte order is missing")
 	}
-	d := DType{name: order + kind + parts[3] + unit, size: size}
-	if kind == "U" {
+	d := DType{name: order + parts[2], size: size}
+	if kind == 'U' {
 		d.size *= 4
 	}
 	return d, nil
-}
-
-// sizesOf returns the valid sizes of a kind of number, or nil if all sizes are valid.
-func sizesOf(kind string) map[uint64]bool {
-	return map[string]map[uint64]bool{
-		"b": {1: true}, "i": {1: true, 2: true, 4: true, 8: true}, "u": {1: true, 2: true, 4: true, 8: true},
-		"f": {2: true, 4: true, 8: true, 16: true}, "c": {8: true, 16: true, 32: true}, "m": {8: true}, "M": {8: true},
-	}[kind]
 }
 
 // LargestToken returns the largest token in b. dtype is an integer type in NumPy's notation.

@@ -4,6 +4,7 @@
 package framing
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,17 @@ func Read(name string, constants json.RawMessage) (format.Framing, error) {
 		return nil, fmt.Errorf("%s: %w", name, ErrUnknown)
 	}
 	return read(constants)
+}
+
+// strict decodes the constants of a format.
+func strict(constants json.RawMessage, into any) error {
+	d := json.NewDecoder(bytes.NewReader(constants))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil && !json.Valid(constants) {
+		err = errors.New("more data follows it")
+	}
+	return err
 }
 
 func table() map[string]func(constants json.RawMessage) (format.Framing, error) {

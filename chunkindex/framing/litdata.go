@@ -1,7 +1,6 @@
 package framing
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,9 +82,7 @@ func readLitData(raw json.RawMessage) (format.Framing, error) {
 		return nil, errors.New("litdata: description of the shards is missing")
 	}
 	var c LitDataConstants
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
+	if err := strict(raw, &c); err != nil {
 		return nil, fmt.Errorf("litdata: description of the shards: %w", err)
 	}
 	if len(c.DataFormat) == 0 || len(c.DataFormat) > format.MaxParts || c.BlockSize < 0 {

@@ -1,7 +1,6 @@
 package framing
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ func readMDS(constants json.RawMessage) (format.Framing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mdsFraming{header: c.config(), fields: c.types()}, nil
+	return mdsFraming{header: []byte("{" + c.members("") + "}"), fields: c.types()}, nil
 }
 
 func parseMDS(constants json.RawMessage) (MDSColumns, error) {
@@ -28,9 +27,7 @@ func parseMDS(constants json.RawMessage) (MDSColumns, error) {
 	if constants == nil {
 		return c, errors.New("mds: description of the columns is missing")
 	}
-	d := json.NewDecoder(bytes.NewReader(constants))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
+	if err := strict(constants, &c); err != nil {
 		return c, fmt.Errorf("mds: description of the columns: %w", err)
 	}
 	if err := c.Check(); err != nil {
@@ -73,6 +70,8 @@ func (c MDSColumns) Equal(o MDSColumns) bool {
 	return slices.Equal(c.Names, o.Names) && slices.Equal(c.Encodings, o.Encodings) && slices.EqualFunc(c.Sizes, o.Sizes, size)
 }
 
+// mdsFraming has the header of a shard, byte-identical to the header that MDSWriter writes without
+// compression, hashes or a size limit.
 type mdsFraming struct {
 	header []byte
 	fields []format.Field
@@ -88,54 +87,31 @@ func (f mdsFraming) Frame(lengths []uint32) (before, after []byte, err error) {
 	return before, nil, err
 }
 
-// config returns the header of a shard, byte-identical to the header that MDSWriter writes without
-// compression, hashes or a size limit.
-func (c MDSColumns) config() []byte { return append(c.members([]byte{'{'}, ""), '}') }
-
-// members appends the JSON members that MDSWriter writes for a shard, sorted by name. It inserts
+// members returns the JSON members that MDSWriter writes for a shard, sorted by name. It inserts
 // extra at its position in that order.
-func (c MDSColumns) members(b []byte, extra string) []byte {
-	list := func(b []byte, name string, one func(b []byte, i int) []byte) []byte {
-		b = append(append(b, '"'), name...)
-		b = append(b, `": [`...)
-		for i := range c.Names {
-			if i > 0 {
-				b = append(b, ", "...)
-			}
-			b = one(b, i)
+func (c MDSColumns) members(extra string) string {
+	var encodings, names, sizes []string
+	for i, size := range c.Sizes {
+		encodings, names, sizes = append(encodings, quote(c.Encodings[i])), append(names, quote(c.Names[i])), append(sizes, "null")
+		if size != nil {
+			sizes[i] = strconv.FormatInt(*size, 10)
 		}
-		return append(b, "], "...)
 	}
-	b = list(b, "column_encodings", func(b []byte, i int) []byte { return quote(b, c.Encodings[i]) })
-	b = list(b, "column_names", func(b []byte, i int) []byte { return quote(b, c.Names[i]) })
-	b = list(b, "column_sizes", func(b []byte, i int) []byte {
-		if c.Sizes[i] == nil {
-			return append(b, "null"...)
-		}
-		return strconv.AppendInt(b, *c.Sizes[i], 10)
-	})
-	b = append(b, `"compression": null, "format": "mds", "hashes": [], `...)
-	return append(append(b, extra...), `"size_limit": null, "version": 2`...)
+	return fmt.Sprintf(`"column_encodings": %s, "column_names": %s, "column_sizes": %s, "compression": null, "format": "mds", "hashes": [], %s"size_limit": null, "version": 2`,
+		list(encodings), list(names), list(sizes), extra)
 }
+
+// list returns a list of JSON values.
+func list(values []string) string { return "[" + strings.Join(values, ", ") + "]" }
 
 // quote writes a string as Python's json module does: every character that is not printable ASCII
 // is escaped.
-func quote(b []byte, s string) []byte {
-	b = append(b, '"')
+func quote(s string) string {
+	b := []byte{'"'}
 	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r == '\n':
-			b = append(b, `\n`...)
-		case r == '\r':
-			b = append(b, `\r`...)
-		case r == '\t':
-			b = append(b, `\t`...)
-		case r == '\b':
-			b = append(b, `\b`...)
-		case r == '\f':
-			b = append(b, `\f`...)
+		switch i := strings.IndexRune("\"\\\n\r\t\b\f", r); {
+		case i >= 0:
+			b = append(b, '\\', `"\nrtbf`[i])
 		case r >= ' ' && r <= '~':
 			b = append(b, byte(r))
 		default:
@@ -144,7 +120,7 @@ func quote(b []byte, s string) []byte {
 			}
 		}
 	}
-	return append(b, '"')
+	return string(append(b, '"'))
 }
 
 // MDSBatch describes a batch that is served as a shard of a virtual MDS dataset.
@@ -166,8 +142,8 @@ func MDSIndex(constants json.RawMessage, batches []MDSBatch) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		raw := fmt.Appendf(nil, `"raw_data": {"basename": %s, "bytes": %d, "hashes": {}}, "samples": %d, `, quote(nil, batch.Name), batch.Bytes, batch.Samples)
-		b = append(c.members(append(b, '{'), string(raw)), `, "zip_data": null}`...)
+		raw := fmt.Sprintf(`"raw_data": {"basename": %s, "bytes": %d, "hashes": {}}, "samples": %d, `, quote(batch.Name), batch.Bytes, batch.Samples)
+		b = fmt.Appendf(b, `{%s, "zip_data": null}`, c.members(raw))
 	}
 	return append(b, `], "version": 2}`...), nil
 }
