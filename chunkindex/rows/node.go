@@ -31,17 +31,16 @@ const (
 
 // Node is a field of a schema, or the element of a list.
 type Node struct {
-	Name     string // name of a field; elements have none
-	Type     string // in Arrow's notation: "int64" or "utf8" for a Fixed or Bytes value, otherwise "struct", "list" or "map"
-	Logical  string // logical type in the file, if Arrow's layout of that type differs: "int8" of an "int32"; "": none
-	Arrow    string // type in Arrow that the file declares, if Type and Logical do not determine it: "large_utf8" of a "utf8"
-	Kind     Kind
-	Size     int // size of a Fixed value in bytes
-	Nullable bool
-	Classes  []string // names of an integer's values, from 0; nil: none, or unknown
-
-	Extension []string // name and parameters of an extension type of Arrow, whose storage is Arrow; nil: none
-	Children  []*Node
+	Name      string   `json:"name,omitempty"`      // name of a field; elements have none
+	Type      string   `json:"type"`                // in Arrow's notation: "int64" or "utf8" for a Fixed or Bytes value, otherwise "struct", "list" or "map"
+	Logical   string   `json:"logical,omitempty"`   // logical type in the file, if Arrow's layout of that type differs: "int8" of an "int32"; "": none
+	Arrow     string   `json:"arrow,omitempty"`     // type in Arrow that the file declares, if Type and Logical do not determine it: "large_utf8" of a "utf8"
+	Extension []string `json:"extension,omitempty"` // name and parameters of an extension type of Arrow, whose storage is Arrow; nil: none
+	Kind      Kind     `json:"-"`
+	Size      int      `json:"size,omitempty"` // size of a Fixed value in bytes
+	Nullable  bool     `json:"nullable,omitempty"`
+	Classes   []string `json:"classes,omitempty"` // names of an integer's values, from 0; nil: none, or unknown
+	Children  []*Node  `json:"children,omitempty"`
 }
 
 // Flat reports whether the node is a list whose bytes are only the bytes of its elements.

@@ -296,7 +296,10 @@ func TestRows_RefuseMalformed(t *testing.T) {
 			t.Errorf("%s: got no error", name)
 		}
 	}
-	for _, schema := range []string{"", "{}", `{"fields":[]}`, `{"fields":[{"name":"a","type":"list"}]}`, `{"fields":[{"name":"a","type":"utf8","x":1}]}`, `{"fields":[{"name":"a","type":"utf8"}]} {}`} {
+	for _, schema := range []string{
+		"", "{}", `{"fields":[]}`, `{"fields":[null]}`, `{"fields":[{"name":"a","type":"list","children":[null]}]}`, `{"fields":[{"name":"a","type":"utf8","children":[]},null]}`,
+		`{"fields":[{"name":"a","type":"list"}]}`, `{"fields":[{"name":"a","type":"utf8","x":1}]}`, `{"fields":[{"name":"a","type":"utf8"}]} {}`,
+	} {
 		if _, err := rows.Unmarshal([]byte(schema)); err == nil {
 			t.Errorf("schema %s: got no error", schema)
 		}

@@ -7,22 +7,9 @@ import (
 	"fmt"
 )
 
-// field is a Node in its JSON form.
-type field struct {
-	Name      string   `json:"name,omitempty"`
-	Type      string   `json:"type"`
-	Logical   string   `json:"logical,omitempty"`
-	Arrow     string   `json:"arrow,omitempty"`
-	Extension []string `json:"extension,omitempty"`
-	Size      int      `json:"size,omitempty"`
-	Nullable  bool     `json:"nullable,omitempty"`
-	Classes   []string `json:"classes,omitempty"`
-	Children  []field  `json:"children,omitempty"`
-}
-
 // schema holds the constants of a dataset whose samples are rows.
 type schema struct {
-	Fields []field `json:"fields"`
+	Fields []*Node `json:"fields"`
 }
 
 // Marshal returns a schema as JSON. Equal schemas produce the same bytes.
@@ -30,21 +17,10 @@ func Marshal(fields []*Node) (json.RawMessage, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(schema{toFields(fields)}); err != nil {
+	if err := e.Encode(schema{fields}); err != nil {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
-
-func toFields(nodes []*Node) []field {
-	fields := make([]field, len(nodes))
-	for i, n := range nodes {
-		fields[i] = field{n.Name, n.Type, n.Logical, n.Arrow, n.Extension, n.Size, n.Nullable, n.Classes, nil}
-		if len(n.Children) > 0 {
-			fields[i].Children = toFields(n.Children)
-		}
-	}
-	return fields
 }
 
 // Unmarshal reads and checks the output of Marshal.
@@ -58,34 +34,34 @@ func Unmarshal(b json.RawMessage) ([]*Node, error) {
 	if d.More() {
 		return nil, errors.New("row schema: unexpected data after the JSON value")
 	}
-	nodes := toNodes(s.Fields)
-	if _, err := NewLayout(nodes); err != nil {
+	err := setKinds(s.Fields)
+	if err == nil {
+		_, err = NewLayout(s.Fields)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("row schema: %w", err)
 	}
-	return nodes, nil
+	return s.Fields, nil
 }
 
-func toNodes(fields []field) []*Node {
-	if len(fields) == 0 {
-		return nil
-	}
-	nodes := make([]*Node, len(fields))
-	for i, f := range fields {
-		n := &Node{
-			Name: f.Name, Type: f.Type, Logical: f.Logical, Arrow: f.Arrow, Extension: f.Extension, Kind: Bytes, Size: f.Size, Nullable: f.Nullable,
-			Classes: f.Classes, Children: toNodes(f.Children),
-		}
+// setKinds sets the kinds of nodes, which their JSON form omits.
+func setKinds(nodes []*Node) error {
+	for _, n := range nodes {
 		switch {
-		case f.Type == "struct":
+		case n == nil:
+			return errSchema
+		case n.Type == "struct":
 			n.Kind = Struct
-		case f.Type == "list" || f.Type == "map":
+		case n.Type == "list" || n.Type == "map":
 			n.Kind = List
-		case f.Size != 0:
-			n.Kind = Fixed
+		case n.Size == 0:
+			n.Kind = Bytes
 		}
-		nodes[i] = n
+		if err := setKinds(n.Children); err != nil {
+			return err
+		}
 	}
-	return nodes
+	return nil
 }
 
 // TypeName returns a node's type in Arrow's notation, with the types of its children:
