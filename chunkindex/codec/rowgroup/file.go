@@ -1,6 +1,7 @@
 package rowgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,7 +24,8 @@ type File struct {
 	Hub    string       // column metadata of the Hugging Face datasets library, if that library wrote the file
 	Arrow  string       // schema of Arrow from which the file was written, encoded in base64, if the writer stored it
 
-	chosen []bool // for each leaf of the whole schema, whether it is chosen; nil: all are
+	chosen []bool // for each leaf of the whole schema, whether it is chosen
+	all    bool   // all leaves are chosen
 	leaves []leaf // chosen leaves
 }
 
@@ -92,16 +94,8 @@ func (f *File) choose(schema []element, names []string) error {
 	if err != nil {
 		return err
 	}
-	f.Fields, f.leaves = c.Fields, leaves
-	if c.All() {
-		return nil
-	}
-	f.chosen, f.leaves = leavesOf(all, c.Kept), nil
-	for i, l := range leaves {
-		if f.chosen[i] {
-			f.leaves = append(f.leaves, l)
-		}
-	}
+	f.Fields, f.all, f.chosen = c.Fields, c.All(), leavesOf(all, c.Kept)
+	f.leaves = chosen(f, leaves)
 	return nil
 }
 
@@ -109,47 +103,31 @@ func (f *File) choose(schema []element, names []string) error {
 // pre-order.
 func leavesOf(nodes []*rows.Node, said []bool) (leaves []bool) {
 	at := 0
-	var walk func(nodes []*rows.Node)
-	walk = func(nodes []*rows.Node) {
-		for _, n := range nodes {
-			if len(n.Children) == 0 {
-				leaves = append(leaves, said[at])
-			}
-			at++
-			walk(n.Children)
+	walk(nodes, "", func(_ string, n *rows.Node) {
+		if len(n.Children) == 0 {
+			leaves = append(leaves, said[at])
 		}
-	}
-	walk(nodes)
+		at++
+	})
 	return leaves
 }
 
-// columns returns the chosen column chunks of a row group.
-func (f *File) columns(g *group) ([]chunk, error) {
-	want := len(f.leaves)
-	if f.chosen != nil {
-		want = len(f.chosen)
-	}
-	if len(g.columns) != want {
-		return nil, fmt.Errorf("%d column chunks for %d columns", len(g.columns), want)
-	}
-	if f.chosen == nil {
-		return g.columns, nil
-	}
-	var columns []chunk
-	for i, c := range g.columns {
+// chosen returns the chosen ones of the leaves, or of their column chunks.
+func chosen[T any](f *File, leaves []T) (left []T) {
+	for i, l := range leaves {
 		if f.chosen[i] {
-			columns = append(columns, c)
+			left = append(left, l)
 		}
 	}
-	return columns, nil
+	return left
 }
 
 // group validates a row group and returns its description.
 func (f *File) group(g *group, size int64) (Group, error) {
-	columns, err := f.columns(g)
-	if err != nil {
-		return Group{}, err
+	if len(g.columns) != len(f.chosen) {
+		return Group{}, fmt.Errorf("%d column chunks for %d columns", len(g.columns), len(f.chosen))
 	}
+	columns := chosen(f, g.columns)
 	paths := paths(f.Fields)
 	from, to, raw := size, int64(0), int64(0)
 	ranges := make([]rows.Range, len(columns))
@@ -163,7 +141,7 @@ func (f *File) group(g *group, size int64) (Group, error) {
 		raw += min(c.raw, math.MaxInt64-raw)
 	}
 	read := []rows.Range{{Offset: from, Length: to - from}}
-	if f.chosen != nil {
+	if !f.all {
 		read = rows.Join(ranges)
 	}
 	length := int64(0)
@@ -184,7 +162,7 @@ func (f *File) group(g *group, size int64) (Group, error) {
 		frame.chunks = append(frame.chunks, place{c.codec, rows.Place(read, c.begin()), c.compressed, c.values})
 	}
 	group := Group{Offset: read[0].Offset, Raw: raw, Frame: frame}
-	if f.chosen != nil {
+	if !f.all {
 		group.Pieces = read
 	}
 	return group, nil
@@ -218,22 +196,20 @@ func (c *chunk) check(l leaf, size int64) error {
 }
 
 // paths returns the dotted path of each leaf.
-func paths(nodes []*rows.Node) []string {
-	var all []string
-	var walk func(nodes []*rows.Node, above string)
-	walk = func(nodes []*rows.Node, above string) {
-		for _, n := range nodes {
-			path := above + n.Name
-			if n.Name == "" {
-				path = above + "element"
-			}
-			if len(n.Children) == 0 {
-				all = append(all, path)
-				continue
-			}
-			walk(n.Children, path+".")
+func paths(nodes []*rows.Node) (all []string) {
+	walk(nodes, "", func(path string, n *rows.Node) {
+		if len(n.Children) == 0 {
+			all = append(all, path)
 		}
-	}
-	walk(nodes, "")
+	})
 	return all
+}
+
+// walk calls visit for all nodes in pre-order.
+func walk(nodes []*rows.Node, above string, visit func(path string, n *rows.Node)) {
+	for _, n := range nodes {
+		path := above + cmp.Or(n.Name, "element")
+		visit(path, n)
+		walk(n.Children, path+".", visit)
+	}
 }

@@ -169,17 +169,7 @@ const maxFixed = 1 << 24
 
 // sizeOf returns the size of the values of a physical type, or 0 if the size is variable.
 func sizeOf(physical int) int {
-	switch physical {
-	case physBoolean:
-		return 1
-	case physInt32, physFloat:
-		return 4
-	case physInt64, physDouble:
-		return 8
-	case physInt96:
-		return 12
-	}
-	return 0
+	return map[int]int{physBoolean: 1, physInt32: 4, physInt64: 8, physInt96: 12, physFloat: 4, physDouble: 8}[physical]
 }
 
 // columnName returns the name of a column for errors: its quoted path, or its number if the path is

@@ -107,29 +107,25 @@ func int64Name(l logical) string {
 
 // older returns the logical type that corresponds to a converted type.
 func (e *element) older() logical {
-	switch e.converted {
-	case 0:
-		return logical{kind: logicalString}
-	case 4:
-		return logical{kind: logicalEnum}
-	case 5:
-		return logical{kind: logicalDecimal, scale: e.scale, precision: e.precision}
-	case 6:
-		return logical{kind: logicalDate}
-	case 7, 8:
-		return logical{kind: logicalTime, unit: int(e.converted) - 6}
-	case 9, 10:
-		return logical{kind: logicalTimestamp, unit: int(e.converted) - 8, utc: true}
-	case 11, 12, 13, 14:
-		return logical{kind: logicalInteger, bits: 8 << (e.converted - 11)}
-	case 15, 16, 17, 18:
-		return logical{kind: logicalInteger, bits: 8 << (e.converted - 15), signed: true}
-	case 19:
-		return logical{kind: logicalJSON}
-	case 20:
-		return logical{kind: logicalBSON}
-	case 21:
-		return logical{kind: logicalInterval}
-	}
-	return logical{}
+	return map[int64]logical{
+		0:  {kind: logicalString},
+		4:  {kind: logicalEnum},
+		5:  {kind: logicalDecimal, scale: e.scale, precision: e.precision},
+		6:  {kind: logicalDate},
+		7:  {kind: logicalTime, unit: 1},
+		8:  {kind: logicalTime, unit: 2},
+		9:  {kind: logicalTimestamp, unit: 1, utc: true},
+		10: {kind: logicalTimestamp, unit: 2, utc: true},
+		11: {kind: logicalInteger, bits: 8},
+		12: {kind: logicalInteger, bits: 16},
+		13: {kind: logicalInteger, bits: 32},
+		14: {kind: logicalInteger, bits: 64},
+		15: {kind: logicalInteger, bits: 8, signed: true},
+		16: {kind: logicalInteger, bits: 16, signed: true},
+		17: {kind: logicalInteger, bits: 32, signed: true},
+		18: {kind: logicalInteger, bits: 64, signed: true},
+		19: {kind: logicalJSON},
+		20: {kind: logicalBSON},
+		21: {kind: logicalInterval},
+	}[e.converted]
 }
