@@ -1,21 +1,17 @@
 package rows
 
+import "strings"
+
 // describe returns a node's type, including the information that TypeName omits: logical types and
 // nullability.
 func describe(n *Node) string {
 	t := n.TypeName()
 	if len(n.Children) > 0 {
-		inside := ""
-		for i, c := range n.Children {
-			if i > 0 {
-				inside += ", "
-			}
-			if c.Name != "" {
-				inside += c.Name + ": "
-			}
-			inside += describe(c)
+		var inside []string
+		for _, c := range n.Children {
+			inside = append(inside, strings.TrimPrefix(c.Name+": "+describe(c), ": "))
 		}
-		t = n.Type + "<" + inside + ">"
+		t = n.Type + "<" + strings.Join(inside, ", ") + ">"
 	}
 	if n.Logical != "" {
 		t = n.Logical + " as " + t

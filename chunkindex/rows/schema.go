@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // schema holds the constants of a dataset whose samples are rows.
@@ -80,12 +81,9 @@ func (n *Node) TypeName() string {
 }
 
 func names(nodes []*Node) string {
-	var b bytes.Buffer
-	for i, n := range nodes {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s: %s", n.Name, n.TypeName())
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.Name+": "+n.TypeName())
 	}
-	return b.String()
+	return strings.Join(all, ", ")
 }

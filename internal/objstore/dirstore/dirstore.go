@@ -165,13 +165,10 @@ func checkKey(key string) error {
 }
 
 // Stat implements objstore.Store.
-func (s *Store) Stat(ctx context.Context, key string) (objstore.Object, error) {
+func (s *Store) Stat(ctx context.Context, key string) (_ objstore.Object, err error) {
+	defer objstore.Wrap(&err, "stat %q", key)
 	s.renew()
-	o, err := s.stat(ctx, key)
-	if err != nil {
-		return objstore.Object{}, fmt.Errorf("stat %q: %w", key, err)
-	}
-	return o, nil
+	return s.stat(ctx, key)
 }
 
 func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
@@ -185,14 +182,14 @@ func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
 	if err != nil {
 		return objstore.Object{}, unnamed(err)
 	}
+	return object(key, info)
+}
+
+// object describes the file of info, which must be a regular one.
+func object(key string, info fs.FileInfo) (objstore.Object, error) {
 	if !info.Mode().IsRegular() {
 		return objstore.Object{}, fmt.Errorf("%w: not a regular file", objstore.ErrNotFound)
 	}
-	return object(key, info), nil
-}
-
-// object describes the file of info.
-func object(key string, info fs.FileInfo) objstore.Object {
 	var inode uint64
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		inode = uint64(st.Ino)
@@ -202,7 +199,7 @@ func object(key string, info fs.FileInfo) objstore.Object {
 		Size:     info.Size(),
 		ETag:     fmt.Sprintf("%x-%x-%x", info.Size(), info.ModTime().UnixNano(), inode),
 		Modified: info.ModTime(),
-	}
+	}, nil
 }
 
 // openVersion opens the file of ref and checks its version. After an error it tries again if the
@@ -267,14 +264,11 @@ func current(f *os.File, key, etag string) (objstore.Object, error) {
 	if err != nil {
 		return objstore.Object{}, mapError(err)
 	}
-	if !info.Mode().IsRegular() {
-		return objstore.Object{}, fmt.Errorf("%w: not a regular file", objstore.ErrNotFound)
+	o, err := object(key, info)
+	if err == nil && etag != "" && o.ETag != etag {
+		err = fmt.Errorf("%w: it is %s, expected %s", objstore.ErrChanged, o.ETag, etag)
 	}
-	o := object(key, info)
-	if etag != "" && o.ETag != etag {
-		return o, fmt.Errorf("%w: it is %s, expected %s", objstore.ErrChanged, o.ETag, etag)
-	}
-	return o, nil
+	return o, err
 }
 
 // ReadRange implements objstore.RangeReader.

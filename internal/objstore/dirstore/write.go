@@ -36,7 +36,7 @@ func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	if err := s.commit(ctx, temp, key, cond); err != nil {
 		return objstore.Object{}, errors.Join(err, s.removeTemp(temp))
 	}
-	return object(key, info), nil
+	return object(key, info)
 }
 
 // writeTemp writes the body to a temporary file in the key's directory, and syncs it.
