@@ -126,81 +126,61 @@ func (h *Header) Resident() int64 {
 	return min(h.Size(), pages+ProofSize*PagesOf(h.Sections[SecBlocks].End()-pages))
 }
 
+// storedHeader is a header as it is stored.
+type storedHeader struct {
+	Magic                            [8]byte
+	Version, Count                   uint32
+	Shards, Chunks, Extents, Samples uint64
+	Bytes, Longest                   uint64
+	Sections                         [NumSections]storedSection
+	PartCount                        uint64
+	Digest                           [sha256.Size]byte
+}
+
+type storedSection struct{ Number, Offset, Length uint64 }
+
 // Encode returns the header's bytes. Their SHA-256 is the digest of the segment.
 func (h *Header) Encode() []byte {
-	b := make([]byte, 0, HeaderSize)
-	b = append(b, segmentMagic...)
-	b = binary.LittleEndian.AppendUint32(b, IndexVersion)
-	b = binary.LittleEndian.AppendUint32(b, NumSections)
-	for _, v := range []uint64{h.Shards, h.Chunks, h.Extents, h.Samples, uint64(h.Bytes), uint64(h.Longest)} {
-		b = binary.LittleEndian.AppendUint64(b, v)
+	s := storedHeader{
+		[8]byte([]byte(segmentMagic)), IndexVersion, NumSections, h.Shards, h.Chunks, h.Extents, h.Samples, uint64(h.Bytes), uint64(h.Longest),
+		[NumSections]storedSection{}, h.PartCount, h.Digest,
 	}
-	for i, s := range h.Sections {
-		b = binary.LittleEndian.AppendUint32(b, uint32(i+1))
-		b = binary.LittleEndian.AppendUint32(b, 0)
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.Offset))
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.Length))
+	for i, section := range h.Sections {
+		s.Sections[i] = storedSection{uint64(i + 1), uint64(section.Offset), uint64(section.Length)}
 	}
-	b = binary.LittleEndian.AppendUint64(b, h.PartCount)
-	return append(b, h.Digest[:]...)
+	b, _ := binary.Append(nil, binary.LittleEndian, s)
+	return b
 }
 
 // DecodeHeader decodes a header and checks all that the header and the file size determine.
 func DecodeHeader(b []byte, size int64) (*Header, error) {
-	if len(b) != HeaderSize || string(b[:8]) != segmentMagic || binary.LittleEndian.Uint32(b[8:]) != IndexVersion || binary.LittleEndian.Uint32(b[12:]) != NumSections {
+	var s storedHeader
+	if n, err := binary.Decode(b, binary.LittleEndian, &s); err != nil || n != len(b) || string(s.Magic[:]) != segmentMagic || s.Version != IndexVersion || s.Count != NumSections {
 		return nil, fmt.Errorf("header: %w", ErrMalformed)
 	}
-	h := new(Header)
-	if err := h.decodeCounts(b); err != nil {
-		return nil, err
-	}
-	last := b[CountsSize+NumSections*EntrySize:]
-	h.PartCount = binary.LittleEndian.Uint64(last)
-	copy(h.Digest[:], last[8:])
-	if h.PartCount > maxParts {
+	if s.Shards > MaxShards || s.Chunks > MaxChunks || s.Extents > maxSamples || s.Samples > maxSamples || s.Bytes > math.MaxInt64 || s.Longest > math.MaxInt64 || s.PartCount > maxParts {
 		return nil, errors.New("header: a count exceeds the limits")
 	}
-	return h, h.decodeSections(b[CountsSize:], size)
-}
-
-// decodeCounts decodes the counts and checks them against each other.
-func (h *Header) decodeCounts(b []byte) error {
-	var v [6]uint64
-	for i := range v {
-		v[i] = binary.LittleEndian.Uint64(b[16+8*i:])
-	}
-	h.Totals = Totals{Shards: v[0], Chunks: v[1], Extents: v[2], Samples: v[3]}
-	if v[0] > MaxShards || v[1] > MaxChunks || v[2] > maxSamples || v[3] > maxSamples || v[4] > math.MaxInt64 || v[5] > math.MaxInt64 {
-		return errors.New("header: a count exceeds the limits")
-	}
-	h.Bytes, h.Longest = int64(v[4]), int64(v[5])
 	// No sample is empty, and none is longer than Longest.
-	if h.Chunks > h.Samples || h.Extents < h.Chunks || h.Longest > h.Bytes || h.Longest > MaxChunkSize ||
-		h.Samples > v[4] || (h.Samples == 0 && h.Bytes > 0) || (h.Samples > 0 && (v[4]-1)/h.Samples >= v[5]) {
-		return fmt.Errorf("header: counts: %w", ErrMalformed)
+	if s.Chunks > s.Samples || s.Extents < s.Chunks || s.Longest > s.Bytes || s.Longest > MaxChunkSize ||
+		s.Samples > s.Bytes || (s.Samples == 0 && s.Bytes > 0) || (s.Samples > 0 && (s.Bytes-1)/s.Samples >= s.Longest) {
+		return nil, fmt.Errorf("header: counts: %w", ErrMalformed)
 	}
-	return nil
-}
-
-// decodeEntries decodes the section list and checks that each section is within the file.
-func (h *Header) decodeEntries(b []byte, size int64) error {
-	for i := range h.Sections {
-		e := b[EntrySize*i:]
-		off, length := binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:])
-		if binary.LittleEndian.Uint64(e) != uint64(i+1) || off > uint64(size) || length > uint64(size)-off {
-			return fmt.Errorf("section %d: %w", i+1, ErrMalformed)
+	h := &Header{Digest: s.Digest, Totals: Totals{
+		Shards: s.Shards, Chunks: s.Chunks, Extents: s.Extents, Samples: s.Samples, Bytes: int64(s.Bytes), Longest: int64(s.Longest), PartCount: s.PartCount,
+	}}
+	for i, e := range s.Sections {
+		if e.Number != uint64(i+1) || e.Offset > uint64(size) || e.Length > uint64(size)-e.Offset {
+			return nil, fmt.Errorf("section %d: %w", i+1, ErrMalformed)
 		}
-		h.Sections[i] = Section{Offset: int64(off), Length: int64(length)}
+		h.Sections[i] = Section{int64(e.Offset), int64(e.Length)}
 	}
-	return nil
+	return h, h.checkSections(size)
 }
 
-// decodeSections checks that the sections are contiguous and have the lengths that the counts
+// checkSections checks that the sections are contiguous and have the lengths that the counts
 // imply.
-func (h *Header) decodeSections(b []byte, size int64) error {
-	if err := h.decodeEntries(b, size); err != nil {
-		return err
-	}
+func (h *Header) checkSections(size int64) error {
 	h.tables, h.names = uint64(h.Sections[SecTables].Length), uint64(h.Sections[SecNames].Length)
 	h.parts, h.params = uint64(h.Sections[SecParts].Length), uint64(h.Sections[SecDecoding].Length)
 	if h.Sections[SecHash].Length > 0 {
