@@ -33,6 +33,14 @@ const maxVerify = 1 << 30 // memory limit for chunks checked concurrently; a sin
 // within a memory limit. It calls bad for each bad range. If an object's version is not the indexed
 // one, Verify compares the object's current bytes.
 func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, concurrency int, progress func(Progress), bad func(BadRange)) error {
+	return Scan(ctx, x, store, prefix, concurrency, progress, bad, func(context.Context, int, []byte) error { return nil })
+}
+
+// Scan is Verify that also calls visit with the bytes of each chunk that matches its digests. It
+// calls visit concurrently, with chunks in any order, and returns its first error.
+func Scan(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, concurrency int, progress func(Progress), bad func(BadRange),
+	visit func(ctx context.Context, chunk int, b []byte) error,
+) error {
 	v := &verifier{x: x, store: store, prefix: prefix, tell: progress, bad: bad, changed: map[string]bool{}}
 	most := int64(1)
 	for i := range x.Chunks() {
@@ -54,8 +62,12 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 	workers := verifiers(concurrency, x.Chunks(), most)
 	bufs := make([][]byte, workers)
 	return parallel.Each(ctx, workers, x.Chunks(), func(ctx context.Context, worker, i int) (err error) {
-		if bufs[worker], err = v.chunk(ctx, i, bufs[worker]); err != nil {
-			err = fmt.Errorf("verify chunk %d: %w", i, err)
+		whole := false
+		if bufs[worker], whole, err = v.chunk(ctx, i, bufs[worker]); err != nil {
+			return fmt.Errorf("verify chunk %d: %w", i, err)
+		}
+		if whole {
+			err = visit(ctx, i, bufs[worker][:x.Length(i)])
 		}
 		return err
 	})
@@ -96,11 +108,11 @@ func (v *verifier) report(b BadRange) {
 	}
 }
 
-// chunk checks one chunk. It reports bad data through report. It returns only other errors, such as
-// an unavailable store.
-func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
+// chunk checks one chunk, whose bytes it returns first, and reports whether it matches. It reports
+// bad data through report. It returns only other errors, such as an unavailable store.
+func (v *verifier) chunk(ctx context.Context, i int, buf []byte) (_ []byte, whole bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return buf, err
+		return buf, false, err
 	}
 	c := v.x.Chunk(i)
 	need := v.needs(c)
@@ -114,14 +126,13 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 		stored = buf
 	}
 	stored = stored[:c.Stored]
-	whole, err := v.read(ctx, i, extents, stored)
-	if err != nil {
-		return buf, err
+	if whole, err = v.read(ctx, i, extents, stored); err != nil {
+		return buf, false, err
 	}
 	if whole && c.Codec != codec.None {
 		err := v.x.Decode(ctx, i, stored, buf[:c.Length])
 		if err != nil && !errors.Is(err, ErrCorrupt) {
-			return buf, err
+			return buf, false, err
 		}
 		if err != nil {
 			whole = false
@@ -129,8 +140,8 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 		}
 	}
 	if whole {
-		if err := v.compare(ctx, i, c, extents, buf[:c.Length]); err != nil {
-			return buf, err
+		if whole, err = v.compare(ctx, i, c, extents, buf[:c.Length]); err != nil {
+			return buf, false, err
 		}
 	}
 	v.mu.Lock()
@@ -149,7 +160,7 @@ func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error)
 	if v.tell != nil {
 		v.tell(v.progress)
 	}
-	return buf, nil
+	return buf, whole, nil
 }
 
 // read reads the extents of a chunk sequentially, and reports whether all of them could be read.
@@ -205,17 +216,17 @@ func cause(err error) string {
 
 // compare checks the chunk's digests and reports the samples that do not match, adjacent ones as
 // one range.
-func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent, buf []byte) error {
+func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent, buf []byte) (same bool, err error) {
 	if crc32.Checksum(buf, layout.Castagnoli()) == c.CRC32C && sha256.Sum256(buf) == c.Digest {
-		return nil
+		return true, nil
 	}
 	if c.Codec != codec.None { // compressed samples have no stored offset of their own
 		v.report(v.span(i, extents))
-		return nil
+		return false, nil
 	}
 	t, err := v.x.Table(ctx, i)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var bad []BadRange
 	for j := range t.Len() {
@@ -236,7 +247,7 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 	for _, r := range bad {
 		v.report(r)
 	}
-	return nil
+	return false, nil
 }
 
 // span returns the range from a chunk's first extent to its last, for faults that cannot be located
