@@ -57,6 +57,7 @@ func writeCosts(ctx context.Context, f *os.File, generation string, samples uint
 	b = binary.LittleEndian.AppendUint64(b, samples)
 	sum, crc := sha256.New(), crc32.New(castagnoli())
 	out := bufio.NewWriterSize(io.MultiWriter(f, sum, crc), 1<<20) // the writer retains its first error
+	_, _ = out.Write(b)
 	found := uint64(0)
 	for part, err := range costs {
 		if err == nil {
@@ -66,15 +67,13 @@ func writeCosts(ctx context.Context, f *os.File, generation string, samples uint
 			return "", err
 		}
 		for _, c := range part {
-			b = binary.LittleEndian.AppendUint32(b, c)
+			_, _ = out.Write(binary.LittleEndian.AppendUint32(b[:0], c))
 		}
-		_, _ = out.Write(b)
-		b, found = b[:0], found+uint64(len(part))
+		found += uint64(len(part))
 	}
 	if found != samples {
 		return "", fmt.Errorf("got %d costs for %d samples", found, samples)
 	}
-	_, _ = out.Write(b) // a header that no costs follow
 	if err := out.Flush(); err != nil {
 		return "", err
 	}
@@ -103,11 +102,19 @@ func decodeCostHead(b []byte, size int64) (generation string, samples uint64, er
 // isCostName reports whether a cost table can have a name. A digest is not a name.
 func isCostName(name string) bool { return validName.MatchString(name) && !isDigest(name) }
 
+// CheckCostName returns ErrInvalid for a name that no cost table can have.
+func CheckCostName(name string) error {
+	if !isCostName(name) {
+		return invalid("%q: the name of a cost table must have at most 64 letters, digits, dots, dashes and underscores, and must not be a digest", name)
+	}
+	return nil
+}
+
 // NameCosts names a stored cost table of a generation. A name never changes: if it has another
 // table, NameCosts returns ErrInvalid.
 func (s *Store) NameCosts(ctx context.Context, generation, name, digest string) error {
-	if !isCostName(name) {
-		return invalid("%q: the name of a cost table must have at most 64 letters, digits, dots, dashes and underscores, and must not be a digest", name)
+	if err := CheckCostName(name); err != nil {
+		return err
 	}
 	has, err := s.setName(ctx, costNames+generation+"-"+name, "cost", digest)
 	if err == nil && has != digest {

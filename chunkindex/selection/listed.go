@@ -3,6 +3,7 @@ package selection
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -24,10 +25,24 @@ func listedRule() Rule { return Rule{Parts: []Part{{Name: Listed}, {Name: Rest}}
 // must then implement Shards. FindKeys reads the names of all samples once. For missing or
 // ambiguous keys it returns ErrInvalid, with the number of these keys.
 func FindKeys(ctx context.Context, d Dataset, keys []string) (runs []Places, repeated int, err error) {
+	found, err := FindSamples(ctx, d, keys)
+	if err != nil {
+		return nil, 0, err
+	}
+	runs = runsOf(slices.Sorted(maps.Values(found)))
+	samples := 0
+	for _, r := range runs {
+		samples += int(r.Last - r.First + 1)
+	}
+	return runs, len(keys) - samples, nil
+}
+
+// FindSamples is FindKeys that returns the number of the sample of each key.
+func FindSamples(ctx context.Context, d Dataset, keys []string) (map[string]uint64, error) {
 	f := finder{found: make(map[string]uint64, len(keys))}
 	for _, key := range keys {
 		if key == "" {
-			return nil, 0, invalid("a key is empty")
+			return nil, invalid("a key is empty")
 		}
 		f.found[key] = noSample
 		if strings.Contains(key, "\t") {
@@ -36,17 +51,10 @@ func FindKeys(ctx context.Context, d Dataset, keys []string) (runs []Places, rep
 	}
 	for i := range len(d.First()) - 1 {
 		if err := d.Keys(ctx, i, f.visit); err != nil {
-			return nil, 0, fmt.Errorf("keys of chunk %d: %w", i, err)
+			return nil, fmt.Errorf("keys of chunk %d: %w", i, err)
 		}
 	}
-	if runs, err = f.runs(); err != nil {
-		return nil, 0, err
-	}
-	samples := 0
-	for _, r := range runs {
-		samples += int(r.Last - r.First + 1)
-	}
-	return runs, len(keys) - samples, nil
+	return f.found, f.check()
 }
 
 const noSample = ^uint64(0)
@@ -74,23 +82,22 @@ func (f *finder) visit(sample uint64, key []byte) {
 	}
 }
 
-func (f *finder) runs() ([]Places, error) {
+// check returns an error for missing or ambiguous keys.
+func (f *finder) check() error {
 	var missing []string
-	numbers := make([]uint64, 0, len(f.found))
 	for key, n := range f.found {
 		if n == noSample {
 			missing = append(missing, key)
 		}
-		numbers = append(numbers, n)
 	}
 	if err := wrongKeys("no sample has", missing, len(f.found)); err != nil {
-		return nil, err
+		return err
 	}
-	if err := wrongKeys("add a tab and the shard after each key that several shards have:", f.ambiguous, len(f.found)); err != nil {
-		return nil, err
-	}
-	slices.Sort(numbers)
-	var runs []Places
+	return wrongKeys("add a tab and the shard after each key that several shards have:", f.ambiguous, len(f.found))
+}
+
+// runsOf returns the ranges of sorted samples.
+func runsOf(numbers []uint64) (runs []Places) {
 	for _, n := range numbers {
 		switch last := len(runs) - 1; {
 		case last >= 0 && n == runs[last].Last: // listed both with and without its shard
@@ -100,7 +107,7 @@ func (f *finder) runs() ([]Places, error) {
 			runs = append(runs, Places{n, n})
 		}
 	}
-	return runs, nil
+	return runs
 }
 
 // wrongKeys returns an error with the number of wrong keys and the first of them.
