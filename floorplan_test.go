@@ -208,6 +208,10 @@ func floorPlan() map[string]room {
 			ours:    []string{"chunkindex/.", "chunkindex/format", "client", "chunkindex/importance", "cmd/internal/cli", "internal/words", "cmd/internal/location", "internal/objstore", "chunkindex/selection"},
 			outside: []string{"github.com/dustin/go-humanize", "golang.org/x/sys"},
 		},
+		"cmd/internal/costs": { // costs of samples, by their fields or from a file
+			ours:  []string{"chunkindex/.", "chunkindex/format/.", "chunkindex/framing", "chunkindex/selection", "cmd/internal/location", "internal/words"},
+			never: []string{"net/http"},
+		},
 		"cmd/internal/occurrences": { // finds the batches that contained a sample, from a gateway or an index
 			ours: []string{
 				"chunkindex/.", "client", "gateway/address", "gateway/body", "gateway/plans", "chunkindex/importance", "cmd/internal/cli", "internal/words", "cmd/internal/inventory",

@@ -12,7 +12,8 @@ func TestExitCodes_AgreeInAllCommands(t *testing.T) {
 	missing, gateway := filepath.Join(t.TempDir(), "none"), deadGateway(t)
 	batch := "/epoch/0/batch/0?generation=" + strings.Repeat("ab", 32)
 	dataset := map[string]string{ // further arguments of each command that reads a dataset
-		"audit": missing, "gc": missing, "index": missing, "info": missing, "occurrences": batch + " --key k --epochs 0 --offline " + missing, "pack": missing + " " + t.TempDir(),
+		"audit": missing, "gc": missing, "index": missing, "info": missing, "occurrences": batch + " --key k --epochs 0 --offline " + missing,
+		"cost": "tokens " + missing + " --from n", "cost list": missing, "pack": missing + " " + t.TempDir(),
 		"plan": missing, "quarantine": missing + " --key k", "quarantine list": missing, "reports list": missing, "serve": missing,
 		"simulate": missing + " --rate 1/s --cache-size 1GiB --store-bandwidth 1GB/s", "subset": missing + " --into a=1,b=1", "subset list": missing, "verify": missing,
 	}

@@ -56,7 +56,7 @@ func (a *app) root(args []string) *cobra.Command {
 		}
 		root.AddCommand(commands...)
 	}
-	add("Data", a.pack(), a.index(), a.verify(), a.subset(), a.quarantine(), a.reports(), a.gc())
+	add("Data", a.pack(), a.index(), a.verify(), a.subset(), a.quarantine(), a.cost(), a.reports(), a.gc())
 	add("Serve", a.demo(), a.serve(), a.warm(), a.token())
 	add("Inspect", a.datasets(), a.info(), a.explain(), a.plan(), a.occurrences(), a.audit(), a.fetch())
 	add("Debug", a.top(), a.simulate(), a.version())

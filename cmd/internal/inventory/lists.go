@@ -145,6 +145,40 @@ func (l Quarantines) Print(w io.Writer) {
 	table(w, "quarantines", "quarantine\tbad samples\t"+end, rows)
 }
 
+// Costs is the list of a dataset's cost tables.
+type Costs struct {
+	Costs []cost `json:"costs"`
+}
+
+type cost struct {
+	Digest  string   `json:"cost"`
+	Names   []string `json:"names"`
+	Samples uint64   `json:"samples"`
+	storedObject
+}
+
+// ListCosts lists the cost tables under a prefix.
+func ListCosts(ctx context.Context, st objstore.Store, prefix string) (List, error) {
+	all, current, err := selections(ctx, st, prefix)
+	if err != nil {
+		return nil, err
+	}
+	l := Costs{Costs: []cost{}}
+	for _, x := range all.Costs {
+		l.Costs = append(l.Costs, cost{x.Digest, append([]string{}, x.Names...), x.Samples, newStoredObject(x.Object, x.Generation, current, x.Fault)})
+	}
+	return l, nil
+}
+
+// Print implements List.
+func (l Costs) Print(w io.Writer) {
+	var rows []string
+	for _, c := range l.Costs {
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", c.Digest, strings.Join(c.Names, ","), humanize.Comma(int64(c.Samples)), c.end()))
+	}
+	table(w, "cost tables", "cost table\tnames\tsamples\t"+end, rows)
+}
+
 func selections(ctx context.Context, st objstore.Store, prefix string) (*selection.Inventory, map[string]bool, error) {
 	current, err := chunkindex.Current(ctx, st, prefix)
 	if err != nil {
