@@ -10,7 +10,7 @@ import (
 // gateway, and compares the output.
 func TestInterfacePages(t *testing.T) {
 	for _, name := range []string{
-		"docs/api.md", "docs/answers.md", "docs/clients.md", "docs/importance.md", "docs/mixtures.md", "docs/page.md", "docs/security.md", "docs/teams.md", "docs/troubleshooting.md",
+		"docs/api.md", "docs/answers.md", "docs/clients.md", "docs/costs.md", "docs/importance.md", "docs/mixtures.md", "docs/page.md", "docs/security.md", "docs/teams.md", "docs/troubleshooting.md",
 	} {
 		t.Run(name, func(t *testing.T) { followPage(t, name) })
 	}
