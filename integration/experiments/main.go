@@ -36,6 +36,7 @@ func all() []lab.Experiment {
 		nodes(fullNodes()),
 		tasks(fullTasks()),
 		costs(fullCosts()),
+		ranks(),
 		losses(),
 		links(),
 		locality(fullLocality()),
@@ -145,6 +146,8 @@ func sources(name string) []string {
 		files = append(files, "replay")
 	case "costs":
 		return []string{"shuffle", "integration/experiments/costs.go", "integration/experiments/costs_tables.go", "integration/experiments/published", "integration/experiments/datasets"}
+	case "ranks":
+		return []string{"shuffle", "integration/python/balanced.py", "integration/experiments/ranks.go"}
 	case "learn":
 		files = append(files, "train")
 	case "diesel":
