@@ -339,7 +339,7 @@ func TestPlan_ComparesWorkOfRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, balance := range []string{"cost:tokens", "bytes"} {
+	for _, balance := range []string{"cost:tokens", "cost:" + digest, "bytes"} {
 		var out struct{ Work orders.Work }
 		if err := json.Unmarshal([]byte(ok(t, "plan", dir, "--balance", balance, "--bucket", "2", "--world-size", "2", "--json").stdout), &out); err != nil {
 			t.Fatal(err)
@@ -361,7 +361,7 @@ func TestPlan_ComparesWorkOfRanks(t *testing.T) {
 		}
 	}
 	for wrong, want := range map[string]string{
-		"--balance bytes --bucket 1000000": "exceeds 1048576 samples", "--balance bytes --batch-size 1000": "larger than the dataset", "--balance cost:pixels": "cost table pixels",
+		"--balance bytes --bucket 1000000": "exceeds 1048576 samples", "--balance bytes --batch-size 1000": "larger than the dataset", "--balance cost:pixels": "no cost table pixels: create it with 'millrace cost'",
 	} {
 		o := millrace(t, nil, append([]string{"plan", dir, "--world-size", "2"}, strings.Fields(wrong)...)...)
 		if o.code == 0 || !strings.Contains(o.stderr, want) {

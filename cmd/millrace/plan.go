@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 	"github.com/millrace-data/millrace/cmd/internal/location"
@@ -125,9 +127,10 @@ func (a *app) plan() *cobra.Command {
 		Long: `Compares orders of a dataset: the memory that each requires, the quality of its shuffle, and the
 store requests per epoch; with --cache-size also those of a later epoch. Reads only the index.
 
-With --balance, it compares the work of ranks, by bytes or by a cost table: the time of an epoch
-whose steps take as long as the rank with the most cost, relative to equal ranks; padding to the
-longest sample of a share; and the variance of a batch's mean cost, relative to random batches.
+With --balance, it compares the work of ranks, by bytes or by a cost table of 'millrace cost': the
+time of an epoch whose steps take as long as the rank with the most cost, relative to equal ranks;
+padding to the longest sample of a share; and the variance of a batch's mean cost, relative to
+random batches.
 --bucket adds batches of similar cost. At most 2^20 samples, in blocks spread over epoch 0, are
 examined.
 
@@ -203,8 +206,13 @@ func examine(ctx context.Context, d location.Dataset, q orders.WorkQuestion) (*o
 		if err != nil {
 			return nil, err
 		}
-		digest, err := st.CostsNamed(ctx, d.Index.Generation(), name)
-		if err != nil {
+		digest := name
+		if !address.IsDigest(name) {
+			digest, err = st.CostsNamed(ctx, d.Index.Generation(), name)
+		}
+		if errors.Is(err, selection.ErrNotFound) {
+			return nil, fmt.Errorf("the generation has no cost table %s: create it with 'millrace cost'", name)
+		} else if err != nil {
 			return nil, err
 		}
 		costs, err := st.OpenCosts(ctx, digest, d.Index.Generation(), d.Index.First())
