@@ -27,7 +27,7 @@ type Options struct {
 	Bucket     uint64  `query:"bucket"`     // batches in a block, within which each has samples of similar cost (default 1)
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
 	Rank       uint64  `query:"rank"`       // rank whose share is read (default 0)
-	Balance    string  `query:"balance"`    // samples or bytes, of which each rank gets an equal share (default samples)
+	Balance    string  `query:"balance"`    // quantity of equal shares: samples, bytes or cost:NAME (default samples)
 	Micro      uint64  `query:"micro"`      // micro-batches of about equal cost in each share (default 1)
 	Share      string  `query:"share"`      // how a batch is divided among ranks (default contiguous): contiguous, locality
 	Homes      uint64  `query:"homes"`      // for share=locality, gateways that serve the ranks (default the world size)

@@ -19,6 +19,7 @@ type composed struct {
 	seed, epoch    uint64
 	size, bucket   uint64
 	tail           string
+	costs          string // value of balance
 	cost           func(s manifestEntry) uint32
 }
 
@@ -163,17 +164,49 @@ func balanced(costs []uint32, share []uint32, parts int) (places []int, counts s
 	return places, strings.TrimSuffix(counts, ",")
 }
 
+// tokensOf is the cost of a sample in a table.
+func tokensOf(sample uint64) uint32 { return uint32(sample * 7919 % 31) }
+
+// costs stores a cost table of the dataset with a name, and returns its digest.
+func (r *rig) costs(name string, of func(sample uint64) uint32) string {
+	r.t.Helper()
+	s, generation := r.selections(), r.index.Generation()
+	digest, _, err := s.WriteCosts(r.t.Context(), generation, r.index.Samples(), func(yield func([]uint32, error) bool) {
+		for n := range r.index.Samples() {
+			if !yield([]uint32{of(n)}, nil) {
+				return
+			}
+		}
+	})
+	if err == nil {
+		err = s.NameCosts(r.t.Context(), generation, name, digest)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return digest
+}
+
 // compositions returns the plans of the table "Composition" in docs/spec/order.md.
 func compositions(r *rig) map[string]composed {
 	snapshot := r.snapshot().Snapshot
 	schedule := r.schedule(http.StatusCreated, "[[12,1,0],[24,1,3]]")
-	c := composed{dataset: "photos", seed: 7, epoch: 1, size: 4, bucket: 3, tail: "short", cost: storedLength}
+	c := composed{dataset: "photos", seed: 7, epoch: 1, size: 4, bucket: 3, tail: "short", costs: "bytes", cost: storedLength}
 	with := func(dataset, query, without string) composed {
 		c := c
 		c.dataset, c.query, c.without = dataset, query, without
 		return c
 	}
 	bad := "&quarantine=samples:3,8-11,20"
+	numbers := map[string]uint64{}
+	for i, key := range r.order {
+		numbers[key] = uint64(i)
+	}
+	byTable := func(c composed) composed {
+		c.costs, c.cost = "cost:tokens", func(s manifestEntry) uint32 { return tokensOf(numbers[s.Key]) }
+		return c
+	}
+	r.costs("tokens", tokensOf)
 	return map[string]composed{
 		"none":       with("photos", "shuffle=none", ""),
 		"window":     with("photos", "shuffle=window&window=2", ""),
@@ -185,6 +218,9 @@ func compositions(r *rig) map[string]composed {
 		"importance": with("photos", "importance="+snapshot, ""),
 		"mixture":    with("mix:photos:3,scans:1,samples=46", "seed=7", ""),
 		"sources":    with("mix:photos(subset=samples:0-19"+bad+"):1,scans:2,samples=46", "seed=7", "mix:photos(subset=samples:0-19):1,scans:2,samples=46?seed=7"),
+		"table":      byTable(with("photos", "seed=7"+bad, "photos?seed=7")),
+		"tables":     byTable(with("mix:photos:3,photos(subset=samples:0-19"+bad+"):1,samples=46", "seed=7", "mix:photos:3,photos(subset=samples:0-19):1,samples=46?seed=7")),
+		"drawn":      byTable(with("photos", "importance="+snapshot, "")),
 		"schedule":   with("mix:photos:3,scans:1,samples=48,schedule="+schedule, "seed=7", ""),
 	}
 }
@@ -198,12 +234,14 @@ func TestComposition(t *testing.T) {
 			on.t = t
 			for i, tail := range []string{"short", "drop", "pad"} {
 				c.tail = tail
-				keys := c.check(&on, "", 3, 1, 0)
-				if tail == "short" {
+				if keys := c.check(&on, "&balance="+c.costs, 3, 1, 0); tail == "short" {
 					checkKeys(t, keys, c.order(&on, c.query))
 				}
-				c.check(&on, "&balance=bytes", 3, 1, uint64(i))
-				c.check(&on, "&balance=bytes", 2, 2, 0)
+				if c.costs == "bytes" {
+					c.check(&on, "", 3, 1, 0)
+				}
+				c.check(&on, "&balance="+c.costs, 3, 1, uint64(i))
+				c.check(&on, "&balance="+c.costs, 2, 2, 0)
 			}
 		})
 	}
@@ -313,4 +351,32 @@ func TestBuckets_DescribesAnEpoch(t *testing.T) {
 	}
 	const far = "/v1/datasets/photos/occurrences?key=d0%2Fs00001&batch_size=1024&bucket=1024&epochs="
 	checkProblem(t, r.do("GET", far+"0-9"), http.StatusBadRequest, "invalid_argument", false)
+}
+
+// TestCosts_AreNamed compares batches by the name of a cost table with those by its digest.
+func TestCosts_AreNamed(t *testing.T) {
+	r, _ := mixedRig(t)
+	const mixture = "mix:photos:3,photos(subset=samples:0-19):1"
+	digest := r.costs("tokens", tokensOf)
+	for dataset, want := range map[string]string{"photos": digest, mixture: digest + "," + digest} {
+		path := "/v1/datasets/" + dataset + "/epochs/1/batches/2?bucket=3&micro=2&batch_size=4&world_size=2&balance=cost:"
+		a, b := r.do("GET", path+"tokens"), r.do("GET", path+strings.ReplaceAll(want, ",", "%2C"))
+		location := a.Header.Get("Content-Location")
+		if !strings.Contains(location, "balance=cost:"+want+"&") || location != b.Header.Get("Content-Location") || !bytes.Equal(a.body, b.body) || a.StatusCode != http.StatusOK {
+			t.Errorf("%s: got status %d, location %s, by digest %s", dataset, a.StatusCode, location, b.Header.Get("Content-Location"))
+		}
+	}
+	for path, reason := range map[string]string{
+		"photos/epochs/0/batches/0?balance=cost:nothing":                    "no cost table nothing of photos: create it with millrace cost",
+		"mix:photos:1,scans:1/epochs/0/batches/0?balance=cost:tokens":       "no cost table tokens of scans: create it with millrace cost",
+		"photos/epochs/0/batches/0?balance=cost:" + strings.Repeat("0", 64): "dataset photos has no cost table 000000000000: create it with millrace cost",
+		"photos/epochs/0/batches/0?balance=cost:" + digest + "," + digest:   "got 2 cost tables, want 1: one for each source, in order",
+		"photos/epochs/0/batches/0?balance=cost:a/b":                        "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source",
+		"photos/epochs/0/batches/0?balance=cost:":                           "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source",
+	} {
+		p := checkProblem(t, r.do("GET", "/v1/datasets/"+path), http.StatusBadRequest, "invalid_argument", false)
+		if len(p.Faults) != 1 || p.Faults[0].Name != "balance" || p.Faults[0].Reason != reason {
+			t.Errorf("%s: got faults %v, want balance: %s", path, p.Faults, reason)
+		}
+	}
 }

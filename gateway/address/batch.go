@@ -60,8 +60,21 @@ func (p Plan) Buckets() (b shuffle.Buckets, ok bool) {
 	return shuffle.Buckets{Batches: p.Bucket, BatchSize: p.BatchSize, Samples: p.Samples}, p.Bucket > 1
 }
 
-// Cost returns the name of the costs of balance and bucket, as order digests have it.
-func (p Plan) Cost() string { return costBytes }
+// Cost returns the name of the costs of balance and bucket, as order digests have it: bytes, or the
+// digests of the cost tables of all sources, separated by commas.
+func (p Plan) Cost() string {
+	if tables, ok := p.CostTables(); ok {
+		return tables
+	}
+	return costBytes
+}
+
+// CostTables returns the name of a cost table in balance, or the digests of the tables of all
+// sources, separated by commas. ok is false if costs are the lengths of the samples.
+func (p Plan) CostTables() (tables string, ok bool) { return strings.CutPrefix(p.Balance, costPrefix) }
+
+// SetCostTables sets the digests of the cost tables of all sources.
+func (p *Plan) SetCostTables(digests []string) { p.Balance = costPrefix + strings.Join(digests, ",") }
 
 // WholeBatch returns all positions of the global batch, including those that the request omits.
 func (b Batch) WholeBatch() shuffle.Share {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/shuffle"
@@ -76,6 +77,7 @@ const (
 	digestPattern = "[0-9a-f]{64}"
 	namePattern   = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 	placesPattern = "samples:[0-9,-]+"
+	costPattern   = costPrefix + "(" + namePattern + "|" + digestPattern + "(," + digestPattern + ")*)"
 	partPattern   = namePattern + "=[1-9][0-9]{0,9}"
 	stepPattern   = "(" + partPattern + "(," + partPattern + ")*:" + namePattern + "(:" + namePattern + ")?|" + placesPattern + ")"
 	subsetPattern = "((" + digestPattern + ":)?" + namePattern + "|" + stepPattern + ")(~" + stepPattern + "){0,3}"
@@ -166,12 +168,11 @@ var parameters = []Parameter{
 		write: func(p Plan) string { return decimal(p.Rank) },
 	},
 	{
-		Name: "balance", Group: Sharing, Pattern: balanceSamples + "|" + costBytes, Neutral: balanceSamples,
-		Help: "samples or bytes, of which each rank gets an equal share (default samples)",
-		Doc:  "samples: shares of equal numbers (default); bytes: shares of about equal size, by the lengths of the stored samples.",
-		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
-			p.Balance = q.Word(r.Name, r.Neutral, balanceSamples, costBytes)
-		},
+		Name: "balance", Group: Sharing, Pattern: balanceSamples + "|" + costBytes + "|" + costPattern, Neutral: balanceSamples,
+		Help: "quantity of equal shares: samples, bytes or cost:NAME (default samples)",
+		Doc: "samples: shares of equal numbers (default). bytes: shares of about equal size, by the lengths of the stored samples. " +
+			"cost:NAME: shares of about equal cost, by the cost table with this name or digest.",
+		read:  readBalance,
 		write: func(p Plan) string { return p.Balance },
 	},
 	{
@@ -180,7 +181,7 @@ var parameters = []Parameter{
 		Doc:  "Micro-batches that the samples of a share are divided among by the costs of balance. A share has them one after another.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			if p.Micro = q.number(r, 1); p.Micro > 1 && !p.Balances() && !q.Failed("balance") {
-				q.Fail(r.Name, "requires balance=bytes")
+				q.Fail(r.Name, "requires balance=bytes or balance=cost:NAME")
 			}
 		},
 		write: func(p Plan) string { return decimal(max(p.Micro, 1)) },
@@ -338,6 +339,24 @@ func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	}
 }
 
+// readBalance reads the quantity of equal shares. Plans.Complete replaces the name of a cost table by
+// its digest.
+func readBalance(q *Query, r *Parameter, p *Plan, _ Dataset) {
+	p.Balance = PlainCommas(q.Value(r.Name))
+	tables, ok := p.CostTables()
+	if !ok {
+		p.Balance = q.Word(r.Name, r.Neutral, balanceSamples, costBytes)
+		return
+	}
+	for digest := range strings.SplitSeq(tables, ",") {
+		if !IsDigest(digest) && !validPart(tables) {
+			q.Fail(r.Name, "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source")
+			p.Balance = r.Neutral
+			return
+		}
+	}
+}
+
 // readHomes reports faults of sharing that the parameters alone determine. The number of lanes in a
 // slot order depends on the dataset.
 func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
@@ -348,7 +367,7 @@ func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			q.Fail(r.Name, "has no meaning without share=locality")
 		}
 	case p.Balances():
-		q.Fail("share", "locality and balance=%s exclude each other", p.Balance)
+		q.Fail("share", "locality and balance=%s exclude each other", Bounded(p.Balance))
 	case p.Homes > r.Most:
 		q.Fail("share", "locality for more than %d ranks requires homes, at most %[1]d", r.Most)
 	case p.Homes > p.WorldSize:

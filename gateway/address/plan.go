@@ -36,6 +36,7 @@ const (
 const (
 	balanceSamples = "samples" // each rank gets a contiguous run of positions; neutral value, so URLs omit it
 	costBytes      = "bytes"   // samples are divided among the ranks by length (docs/spec/order.md)
+	costPrefix     = "cost:"   // they are divided by a cost table, whose name or digest follows
 )
 
 // shareContiguous is the neutral value of the parameter share, which URLs omit: each rank gets a

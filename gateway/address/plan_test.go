@@ -193,7 +193,7 @@ func TestPlan_RefusesParameters(t *testing.T) {
 		{"world_size=0", "world_size: must be at least 1"},
 		{"world_size=2147483649", "world_size: must be at most 2147483648"},
 		{"balance=size", "balance: must be one of samples, bytes"},
-		{"micro=2", "micro: requires balance=bytes"},
+		{"micro=2", "micro: requires balance=bytes or balance=cost:NAME"},
 		{"balance=bytes&micro=1025", "micro: must be at most 1024"},
 		{"share=none", "share: must be one of contiguous, locality"},
 		{"homes=2", "homes: has no meaning without share=locality"},

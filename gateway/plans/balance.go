@@ -2,8 +2,6 @@ package plans
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
@@ -41,11 +39,11 @@ func (p *Plans) divideNow(ctx context.Context, d *Dataset, b address.Batch) (*di
 	var held Holds
 	defer held.Drop()
 	ranks := b.WorldSize
-	b.Balance, b.Rank, b.WorldSize = "", 0, 1
+	b.Rank, b.WorldSize = 0, 1
 	if err := held.Add(p.memory.Reserve(ctx, bytesPerDivision*int64(b.Global().Count))); err != nil {
 		return nil, err
 	}
-	r, err := p.Order(ctx, &held, d, b)
+	r, err := p.undivided(ctx, &held, d, b)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +52,7 @@ func (p *Plans) divideNow(ctx context.Context, d *Dataset, b address.Batch) (*di
 		return nil, err
 	}
 	v := &division{numbers: n.Numbers, hot: n.Hot}
-	if v.costs, err = lengths(ctx, d.Index, n.Numbers); err != nil {
+	if v.costs, err = p.costsOf(ctx, d, b.Cost(), n.Numbers); err != nil {
 		return nil, err
 	}
 	for _, c := range v.costs {
@@ -121,30 +119,4 @@ func (r BatchOrder) RankOf(ctx context.Context, b address.Batch, position uint64
 		return r.epoch.HomeRank(positions, int(position-positions.First), b.WorldSize, b.Homes), nil
 	}
 	return b.Batching().RankOf(position, b.WorldSize), nil
-}
-
-// lengths returns the length of each sample in bytes. It reads the table of each chunk once.
-func lengths(ctx context.Context, x Index, samples []uint64) ([]uint32, error) {
-	if x.InPart() {
-		if err := x.Fetch(ctx, samples); err != nil {
-			return nil, fmt.Errorf("sample tables: %w", err)
-		}
-	}
-	out, byChunk := make([]uint32, len(samples)), make([]uint64, len(samples)) // of the latter, each is a chunk and a place
-	for i, n := range samples {
-		byChunk[i] = uint64(x.ChunkOf(n))<<32 | uint64(i)
-	}
-	slices.Sort(byChunk)
-	for len(byChunk) > 0 {
-		chunk := byChunk[0] >> 32
-		t, err := x.Table(ctx, int(chunk))
-		if err != nil {
-			return nil, fmt.Errorf("sample table of chunk %d: %w", chunk, err)
-		}
-		for ; len(byChunk) > 0 && byChunk[0]>>32 == chunk; byChunk = byChunk[1:] {
-			place := uint32(byChunk[0])
-			out[place] = t.Length(int(samples[place] - x.First()[chunk]))
-		}
-	}
-	return out, nil
 }

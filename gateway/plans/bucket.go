@@ -95,8 +95,8 @@ func (o *bucketOrder) arrange(ctx context.Context, buckets shuffle.Buckets, bloc
 		return nil, err
 	}
 	b := o.batch
-	b.Bucket, b.Balance, b.Quarantine, b.At = 1, "", "", []uint64{}
-	r, err := o.plans.Order(ctx, &held, o.dataset, b)
+	b.Bucket, b.Quarantine, b.At = 1, "", []uint64{}
+	r, err := o.plans.undivided(ctx, &held, o.dataset, b)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (o *bucketOrder) arrange(ctx context.Context, buckets shuffle.Buckets, bloc
 	if err != nil {
 		return nil, err
 	}
-	costs, err := lengths(ctx, o.dataset.Index, samples)
+	costs, err := o.plans.costsOf(ctx, o.dataset, o.batch.Cost(), samples)
 	if err != nil {
 		return nil, err
 	}

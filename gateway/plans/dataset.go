@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
@@ -22,7 +23,7 @@ type Importance interface {
 	Open(ctx context.Context, digest, generation string, first []uint64) (*importance.Snapshot, error)
 }
 
-// Selection stores the subsets, lists of bad samples and schedules of a dataset, such as *selection.Store.
+// Selection stores the subsets, lists of bad samples, schedules and cost tables of a dataset, such as *selection.Store.
 type Selection interface {
 	Default(ctx context.Context, generation string) (digest string, err error)
 	OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*selection.Subset, error)
@@ -31,6 +32,8 @@ type Selection interface {
 	KeepSchedule(ctx context.Context, s selection.Schedule) (digest string, created bool, err error)
 	Schedules(ctx context.Context) (digests []string, err error)
 	OpenSchedule(ctx context.Context, digest string) (selection.Schedule, error)
+	CostsNamed(ctx context.Context, generation, name string) (digest string, err error)
+	OpenCosts(ctx context.Context, digest, generation string, first []uint64) (*selection.Costs, error)
 }
 
 // Dataset is a served dataset with data derived from its index.
@@ -43,6 +46,7 @@ type Dataset struct {
 
 	mixture      *mixture               // nil: not a mixture
 	defaultSplit atomic.Pointer[string] // digest of the default split; nil: not loaded yet
+	costNames    sync.Map               // digest of each cost table whose name was resolved, by name
 }
 
 // NewDataset returns a dataset with the given forms, its own first.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/gateway/address"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -20,13 +21,14 @@ type Reservation interface {
 	Release()
 }
 
-// Plans caches the most recently used plans, epochs, snapshots, subsets and quarantines.
+// Plans caches the most recently used plans, epochs, snapshots, subsets, quarantines and cost tables.
 type Plans struct {
 	memory      Memory
 	prepared    *cache[prepared]
 	weights     *cache[*Weights]
 	subsets     *cache[subset]
 	quarantines *cache[*shuffle.Quarantine]
+	costs       *cache[*selection.Costs]
 	cutting     *semaphore.Weighted // one subset is computed at a time, since reading all names needs a whole processor
 }
 
@@ -54,6 +56,8 @@ func New(memory Memory) *Plans {
 	p.subsets.roomy = func() int64 { limit, _ := p.prepared.use(); return limit }
 	p.quarantines = newCache("quarantine", quarantineBytes, p.openQuarantine, memory.Hold)
 	p.quarantines.idle, p.quarantines.held = maxIdle, (*shuffle.Quarantine).Bytes
+	p.costs = newCache("cost table", costsBytes, openCosts, memory.Hold)
+	p.costs.idle, p.costs.close = maxIdleSubsets, (*selection.Costs).Close
 	return p
 }
 
@@ -68,17 +72,20 @@ func (p *Plans) Bytes() int64 {
 
 // Close closes all open objects. No request may be in progress.
 func (p *Plans) Close() error {
-	return errors.Join(p.quarantines.forget(nil), p.subsets.forget(nil), p.weights.forget(nil))
+	return errors.Join(p.costs.forget(nil), p.quarantines.forget(nil), p.subsets.forget(nil), p.weights.forget(nil))
 }
 
 // Forget removes all cached data of a dataset. No request may use it.
 func (p *Plans) Forget(d *Dataset) error {
-	return errors.Join(p.prepared.forget(d), p.quarantines.forget(d), p.subsets.forget(d), p.weights.forget(d))
+	return errors.Join(p.prepared.forget(d), p.costs.forget(d), p.quarantines.forget(d), p.subsets.forget(d), p.weights.forget(d))
 }
 
 // Complete completes a plan that was decoded without faults. It resolves the default split and the
 // number of samples per epoch, and rejects shares that the dataset does not support.
 func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error {
+	if err := d.completeCosts(ctx, a); err != nil {
+		return err
+	}
 	if d.mixture != nil {
 		return d.mixture.complete(a)
 	}
@@ -174,7 +181,16 @@ func (p *Plans) order(ctx context.Context, held *Holds, d *Dataset, a address.Pl
 
 // Order prepares the epoch of a batch, and divides a balanced batch. The order is valid until held
 // is dropped.
-func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (r BatchOrder, err error) {
+func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (BatchOrder, error) {
+	r, err := p.undivided(ctx, held, d, b)
+	if err == nil && b.Balances() {
+		r.division, err = p.divide(ctx, held, d, b)
+	}
+	return r, err
+}
+
+// undivided prepares the epoch of a batch, for Order.
+func (p *Plans) undivided(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (r BatchOrder, err error) {
 	if d.mixture != nil {
 		r, err = p.orderOfMixture(ctx, held, d, b)
 	} else {
@@ -182,9 +198,6 @@ func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Ba
 	}
 	if _, ok := b.Buckets(); ok {
 		r.buckets = &bucketOrder{p, d, b}
-	}
-	if err == nil && b.Balances() {
-		r.division, err = p.divide(ctx, held, d, b)
 	}
 	return r, err
 }

@@ -103,12 +103,11 @@ func (d *Dataset) FreezeBytes() int64 {
 // Freeze creates a snapshot of the losses that a reporter has reported for an epoch. q has the
 // reporter, the share and the repetition.
 func (p *Plans) Freeze(ctx context.Context, held *Holds, d *Dataset, b address.Batch, q importance.FreezeRequest) (importance.Frozen, error) {
-	q.Plan, q.Epoch, q.Generation = b.Identity(), b.Epoch, d.Index.Generation()
-	b.Balance = "" // reports have positions
-	r, err := p.Order(ctx, held, d, b)
+	r, err := p.undivided(ctx, held, d, b) // reports have positions
 	if err != nil {
 		return importance.Frozen{}, err
 	}
+	q.Plan, q.Epoch, q.Generation = b.Identity(), b.Epoch, d.Index.Generation()
 	q.BatchSize, q.First, q.Resolve = b.BatchSize, d.Index.First(), r.samplesAt
 	if r.choice.weights != nil {
 		q.Base = r.choice.weights.Snapshot

@@ -46,7 +46,8 @@ class Share:
     world_size  ranks that share each batch (default 1)
     rank        Number of the rank, from 0 and below world_size. torch.Dataset finds it and world_size by itself: those of torch.distributed, else
                 the environment's (torchrun, mpirun, srun). Elsewhere the default is 0 of 1. Give both or none.
-    balance     samples: shares of equal numbers (default); bytes: shares of about equal size, by the lengths of the stored samples.
+    balance     samples: shares of equal numbers (default). bytes: shares of about equal size, by the lengths of the stored samples. cost:NAME:
+                shares of about equal cost, by the cost table with this name or digest.
     micro       Micro-batches that the samples of a share are divided among by the costs of balance. A share has them one after another.
     by          "contiguous": a rank's samples follow each other in the batch (default); "locality": a rank gets the samples of the lanes or
                 strata at home with its group, so that its gateway reads only their chunks.
