@@ -71,7 +71,7 @@ func (a *assembly) readFar(ctx context.Context) (*batch.Body, error) {
 			p.near, p.far = p.source.split(p.request)
 			ahead := p.source.path.ahead
 			rank := ahead.come(p, len(p.far.chunks) > 0)
-			defer ahead.left(rank, p.at)
+			defer ahead.left(rank, p)
 			far += p.far.bytes
 		}
 		if far > 0 {

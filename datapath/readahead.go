@@ -12,7 +12,6 @@ import (
 	"github.com/millrace-data/millrace/datapath/batch"
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 	"github.com/millrace-data/millrace/datapath/lookahead"
-	"github.com/millrace-data/millrace/shuffle"
 )
 
 // aheadWait is the timeout of a run. After it, the batches of the run request their samples
@@ -88,14 +87,14 @@ func (a *readAhead) come(p *part, far bool) *rank {
 	return r
 }
 
-// left records that a batch of a rank has received its samples or an error, and begins the next run
-// of the rank.
-func (a *readAhead) left(r *rank, at shuffle.Cursor) {
+// left records that a rank's batch has received its samples or an error, and begins the next run of
+// the rank.
+func (a *readAhead) left(r *rank, p *part) {
 	if r == nil {
 		return
 	}
 	a.mu.Lock()
-	a.free(r.Had(at))
+	a.free(r.Had(p.at))
 	a.mu.Unlock()
 	a.begin(r)
 }
