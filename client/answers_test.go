@@ -262,6 +262,8 @@ func TestReadHeader_Bounds(t *testing.T) {
 	}{
 		{"Millrace-Padded", "2", 0, true}, {"Millrace-Padded", "3", 0, false}, {"Millrace-Padded", "", 0, true}, {"Millrace-Batches", "1", 0, true}, {"Millrace-Batches", "0", 0, false},
 		{"Millrace-Batches", "2", 2, true}, {"Millrace-Batches", "2", 3, false}, {"Millrace-Crc32c", "ffffffff", 0, true}, {"Millrace-Crc32c", "100000000", 0, false},
+		{"Millrace-Batch-Samples", "2", 0, true}, {"Millrace-Batch-Samples", "1", 0, false}, {"Millrace-Batch-Cost", "-1", 0, false},
+		{"Millrace-Micro", "0,2", 0, true}, {"Millrace-Micro", "1,2", 0, false}, {"Millrace-Micro", "1,-1,2", 0, false}, {"Millrace-Micro", "1,,1", 0, false},
 		{"Millrace-Samples", "2147483647", 0, true}, {"Millrace-Samples", "2147483648", 0, false}, {"Millrace-Generation", "h", 0, true},
 		{"Content-Location", "/v1/datasets/a%2Fb/epochs/0?batch_size=2", 0, true}, {"Content-Location", "/v1/datasets/a%2Fb/epochs/0?batch_size=1", 0, false}, {"Content-Location", "%zz", 0, false},
 	} {

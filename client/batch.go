@@ -10,15 +10,18 @@ import (
 
 // Batch is one rank's share of one global batch: a small, valid shard in the dataset's own format.
 type Batch struct {
-	Epoch       uint64
-	Number      uint64 // number of the batch in its epoch
-	Batches     uint64 // number of batches in the epoch
-	Generation  string
-	Dataset     string // dataset name from the gateway; empty if the response has none
-	CRC         uint32 // CRC-32C of Bytes, checked
-	Padded      uint64 // number of samples at the end that repeat earlier samples of the epoch
-	Location    string // canonical path and query of the batch
-	ContentType string // media type of Bytes
+	Epoch        uint64
+	Number       uint64 // number of the batch in its epoch
+	Batches      uint64 // number of batches in the epoch
+	Generation   string
+	Dataset      string   // dataset name from the gateway; empty if the response has none
+	CRC          uint32   // CRC-32C of Bytes, checked
+	Padded       uint64   // number of samples that repeat earlier samples of the epoch; without Micro the last ones
+	BatchSamples uint64   // samples of the global batch, of all ranks together, by which a loss is weighted
+	BatchCost    uint64   // sum of their costs, each at least 1; 0 without balance
+	Micro        []uint64 // samples of each micro-batch, one after another; nil without micro
+	Location     string   // canonical path and query of the batch
+	ContentType  string   // media type of Bytes
 
 	data     []byte        // the whole body; with a lease only the table
 	lease    *lease        // shared memory that holds the samples; nil: data holds them

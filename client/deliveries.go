@@ -50,8 +50,10 @@ func (l *deliveries) Add(b *Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(b.manifest) - int(min(b.Padded, uint64(len(b.manifest))))
-	for _, s := range b.manifest[:n] {
-		l.note(b, s)
+	for i, s := range b.manifest {
+		if b.Micro == nil && i < n || b.Micro != nil && (s.Position < l.samples || b.Padded == 0) {
+			l.note(b, s)
+		}
 	}
 }
 

@@ -92,3 +92,30 @@ func ExampleClient_ReadEpoch() {
 	fmt.Printf("epoch %d of %s: %d batches; whole: %v, each %s once\n", r.Epoch, r.Dataset, r.Batches, r.Proof.Whole, r.Proof.Of)
 	// Output: epoch 3 of photos: 5 batches; whole: true, each sample once
 }
+
+// Ranks whose shares differ in size weight their losses. The mean of these weighted losses over all
+// ranks is the mean loss of the global batch, and so is its gradient.
+func ExampleBatch_loss() {
+	gw := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Millrace-Batch-Samples", "5") // another rank has the other three
+		(&fake{batches: 5, generation: "g"}).ServeHTTP(w, r)
+	}))
+	defer gw.Close()
+
+	c, err := client.New(client.Config{Gateways: []string{gw.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	opt := client.Options{WorldSize: 2, Rank: 0, Balance: "bytes"}
+	b, err := c.Batch(context.Background(), opt, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	losses := []float64{0.7, 0.3} // of the samples of the rank's share
+	sum := 0.0
+	for i := range b.Samples() {
+		sum += losses[i]
+	}
+	fmt.Printf("%.2f\n", sum*float64(opt.WorldSize)/float64(b.BatchSamples))
+	// Output: 0.40
+}

@@ -265,6 +265,35 @@ func TestBrokenBodyGoesOnElsewhere(t *testing.T) {
 
 // TestRestOfOtherBytesIsNotTaken: the client refuses another gateway's bytes if their ETag, length
 // or checksum differs, and reads the whole batch again.
+func TestBatch_HasTotalsAndMicroBatches(t *testing.T) {
+	c := newClient(t, client.Config{Gateways: []string{newReal(t, newStored(t), gateway.Config{}).url}})
+	seen := client.NewDeliveries(realSamples, false)
+	for number := range uint64(4) {
+		var samples, cost, want uint64
+		for rank := range uint64(3) {
+			opt := client.Options{BatchSize: 16, Tail: "pad", Balance: "bytes", Micro: 3, Rank: rank, WorldSize: 3, Manifest: true}
+			b, err := c.Batch(t.Context(), opt, number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen.Add(b)
+			samples, want = samples+uint64(b.Samples()), b.BatchCost
+			for i := range b.Samples() {
+				cost += uint64(b.Describe(i).Length)
+			}
+			if b.BatchSamples != 16 || len(b.Micro) != 3 || b.Micro[0]+b.Micro[1]+b.Micro[2] != uint64(b.Samples()) {
+				t.Errorf("batch %d, rank %d: got %d samples of %d in %d", number, rank, b.Samples(), b.BatchSamples, b.Micro)
+			}
+		}
+		if samples != 16 || cost != want {
+			t.Errorf("batch %d: got %d samples that cost %d, want 16 and %d", number, samples, cost, want)
+		}
+	}
+	if err := seen.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRestOfOtherBytesIsNotTaken(t *testing.T) {
 	s := newStored(t)
 	a, b := newReal(t, s, gateway.Config{}), newReal(t, s, gateway.Config{})

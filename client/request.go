@@ -144,8 +144,18 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 		ContentType: h.Get("Content-Type"),
 		skip:        opt.skip,
 	}
-	if h.Get("Millrace-Padded") != "" {
-		b.Padded = num("Millrace-Padded", 10, 64)
+	b.BatchSamples = uint64(b.count)
+	for name, field := range map[string]*uint64{
+		"Millrace-Padded": &b.Padded, "Millrace-Batch-Samples": &b.BatchSamples, "Millrace-Batch-Cost": &b.BatchCost,
+	} {
+		if h.Get(name) != "" {
+			*field = num(name, 10, 64)
+		}
+	}
+	if text := h.Get("Millrace-Micro"); text != "" {
+		if err := json.Unmarshal([]byte("["+text+"]"), &b.Micro); err != nil {
+			errs = append(errs, fmt.Errorf("header Millrace-Micro: %.100q: %w", text, ErrProtocol))
+		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -161,11 +171,20 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 		return nil, fmt.Errorf("got batch %d of %d batches, but earlier responses had %d: %w", number, b.Batches, opt.batches, ErrProtocol)
 	case b.Padded > uint64(b.count):
 		return nil, fmt.Errorf("%d of %d samples are padding: %w", b.Padded, b.count, ErrProtocol)
+	case uint64(b.count) > b.BatchSamples || (b.Micro != nil && sum(b.Micro) != uint64(b.count)):
+		return nil, fmt.Errorf("got %d samples of %d, in micro-batches of %d: %w", b.count, b.BatchSamples, b.Micro, ErrProtocol)
 	}
 	if err := b.comparePlan(opt); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+func sum(counts []uint64) (n uint64) {
+	for _, count := range counts {
+		n += count
+	}
+	return n
 }
 
 // comparePlan compares the canonical address with the request, if the response has one.

@@ -121,7 +121,8 @@ func (o *Options) After(b *Batch) State {
 }
 
 // AfterSample returns the state of a run with one rank that has read the samples of a batch up to
-// sample i. The options must be those of Resume.
+// sample i. The options must be those of Resume. Without Micro only, because the samples of
+// micro-batches are not in the order of their positions.
 func (o *Options) AfterSample(b *Batch, i int) State {
 	return o.at(b.Epoch, b.Number*o.plan.Parameters.BatchSize+b.skip+uint64(i)+1)
 }

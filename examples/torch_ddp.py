@@ -15,7 +15,7 @@ import millrace.torch
 
 
 def prepare(sample):
-    return resize(sample["jpg"].expand(3, -1, -1), [64, 64], antialias=True) / 255, sample["cls"]
+    return {"image": resize(sample["jpg"].expand(3, -1, -1), [64, 64], antialias=True) / 255, "label": sample["cls"]}
 
 
 def main():
@@ -31,7 +31,7 @@ def main():
     dist.init_process_group("nccl" if gpu else "gloo")
     device = torch.device("cuda", dist.get_rank() % torch.cuda.device_count()) if gpu else torch.device("cpu")
     dataset = millrace.torch.Dataset(
-        args.source, global_batch_size=args.batch_size, seed=1, transform=prepare, share=millrace.Share(tail="drop")
+        args.source, global_batch_size=args.batch_size, seed=1, transform=prepare, reading=millrace.Reading(totals=True)
     )
     loader = millrace.torch.DataLoader(dataset, num_workers=2)
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 5, stride=4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(3600, 10))
@@ -54,8 +54,11 @@ def main():
 
     while dataset.place[0] < args.epochs:
         epoch = dataset.place[0]
-        for images, labels in loader:
-            loss = torch.nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+        for batch in loader:
+            outputs = model(batch["image"].to(device))
+            # shares may differ in size; the mean over ranks of this is the loss of the global batch
+            loss = torch.nn.functional.cross_entropy(outputs, batch["label"].to(device), reduction="sum")
+            loss = loss * dist.get_world_size() / batch["__batch_samples__"]
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -127,7 +127,7 @@ def find_ranks() -> tuple[int, int]:
 def warn_of_uneven_shares(plan: Plan) -> None:
     """Warns if ranks get different numbers of samples of a full batch, or if some get none of the last batch."""
     size, ranks = plan.batch_size, plan.world_size
-    if size % ranks:
+    if size % ranks and plan.parameters.get("balance", "samples") == "samples":
         shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a global_batch_size that the ranks divide"
         warnings.warn(f"{ranks} ranks share a batch of {size} unevenly: {shares}", stacklevel=2)
     left = plan.delivered % size
