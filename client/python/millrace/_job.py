@@ -41,7 +41,10 @@ _LIMITS = {"epoch": (1 << 64) - 2, "position": (1 << 63) - 1}
 _NO_STATE = "load what state_dict of a dataset, loader or reader returned, or do not load a state to begin at the beginning"
 _SCHEDULE = re.compile(",schedule=[0-9a-f]*")
 _COMPARED = 64  # most recently stored schedules that an error compares
-_DETERMINE = "seed, shuffle, window, strata, importance, subset, and the sources and weights of a mixture determine the order"
+_DETERMINE = (
+    "seed, shuffle, window, strata, importance, subset, bucket with its batch size and costs, and the sources and weights of a mixture "
+    "determine the order"
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Plan:
     @property
     def order(self) -> Mapping[str, str]:
         """The parameters that determine the order of samples, without those of batches, ranks and forms."""
-        return {name: value for name, value in self.parameters.items() if name not in (*SHARING, *SHOWING, "generation")}
+        others = {*SHARING, *SHOWING, "generation"} - ({"bucket", "batch_size"} if self.bucket > 1 else set())
+        return {name: value for name, value in self.parameters.items() if name not in others}
 
     @property
     def delivered(self) -> int:

@@ -85,7 +85,7 @@ class DataLoader(ClientOwner):
     ledger        millrace.Ledger that records the yielded batches
     seed, shuffle, fields, order
                   as for Client.epoch
-    share         only millrace.Share(tail=...): "drop" (default) or "pad", because all batches have the same shapes
+    share         only millrace.Share(bucket=..., tail=...); tail is "drop" (default) or "pad", because all batches have the same shapes
     reading       millrace.Reading: allow_pickle, on_error, form, threads, prefetch_bytes, decoded_bytes. on_error is "raise" or a function
                   that returns a value: samples cannot be left out. form="npy" yields one array of tokens or records, without a copy
 

@@ -246,7 +246,7 @@ class Source:
             raise ProtocolError(f"{path}: not the description of an epoch: {type(e).__name__}: {e}") from None
         self._client.known[name] = samples
         for k, v in query.items():
-            fits = (got := plan.parameters[k]) == v or (k == "generation" and brief(got) == v)
+            fits = (got := plan.parameters[k]) == v or (k == "generation" and brief(got) == v) or (k == "balance" and got[:5] == v[:5] == "cost:")
             if not fits and not (k == "subset" and (got.endswith(f":{v}") or "~" in v or "=" in v)):
                 raise ProtocolError(f"{path}: got {k} {got!r}, want {v!r}")
         return plan

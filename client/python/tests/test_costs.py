@@ -126,6 +126,72 @@ def test_a_run_resumes_on_other_ranks(client: millrace.Client, more: dict[str, A
     assert Counter(read) == Counter(range(SAMPLES))
 
 
+def bucketed(client: millrace.Client, lengths: list[int], batches: int, number: int) -> list[int]:
+    """The samples of an epoch with bucket, by the definition."""
+    epoch = client.epoch(number)
+    order = epoch.order()
+    bucket = proof.Bucket(
+        batches, SIZE, SAMPLES, lambda t: lengths[order.at(t)], seed=int(epoch.plan.parameters["seed"]), epoch=number
+    )
+    return [order.at(bucket.at(t)) for t in range(SAMPLES)]
+
+
+@pytest.mark.parametrize(("batches", "micro"), [(1, 1), (4, 1), (6, 3), (30, 2)])
+def test_buckets_are_those_of_the_definition(client: millrace.Client, lengths: list[int], batches: int, micro: int) -> None:
+    want = bucketed(client, lengths, batches, 5)
+    plain = client.epoch(5)
+    assert [number(s) for b in client.epoch(5, share=Share(bucket=batches)) for s in b] == want
+    for rank in range(3):
+        share = Share(bucket=batches, balance="bytes", micro=micro, rank=rank, world_size=3)
+        epoch = client.epoch(5, share=share, reading=Reading(keys=True))
+        assert epoch.plan.order_digest == proof.bucket_digest(plain.plan.order_digest, batches, SIZE, "bytes")
+        for batch in epoch:
+            positions = list(range(batch.number * SIZE, min(SAMPLES, batch.number * SIZE + SIZE)))
+            parts = shares([lengths[x] for x in want], positions, 3, micro)[rank]
+            assert [list(batch.positions[part]) for part in batch.micro_batches()] == parts
+            assert [number(s) for s in batch] == [want[t] for part in parts for t in part]
+    spread = [max(costs) - min(costs) for costs in ([lengths[x] for x in want[i : i + SIZE]] for i in range(0, 180, SIZE))]
+    stored = plain.order()
+    unsorted = [max(costs) - min(costs) for costs in ([lengths[stored.at(t)] for t in range(i, i + SIZE)] for i in range(0, 180, SIZE))]
+    assert sum(spread) < sum(unsorted) or batches == 1
+
+
+def test_a_bucketed_run_resumes_on_other_ranks(client: millrace.Client, lengths: list[int]) -> None:
+    """It needs the batch size of the state, which is a part of its order."""
+    want = bucketed(client, lengths, 4, 1)
+    read: list[int] = []
+    share: dict[str, Any] = {"bucket": 4, "balance": "bytes", "micro": 2}
+    for rank in range(3):
+        with client.epoch(1, share=Share(rank=rank, world_size=3, **share)).read() as reader:
+            read += [number(s) for _ in range(2) for s in next(reader)]
+            state = reader.state_dict()
+    assert Counter(read) == Counter(want[: 2 * SIZE])
+    for rank in range(2):
+        read += [number(s) for batch in client.epoch(state, share=Share(rank=rank, world_size=2, **share)) for s in batch]
+    assert Counter(read) == Counter(range(SAMPLES))
+    for other in ({"global_batch_size": 2 * SIZE, "share": Share(bucket=4)}, {"share": Share(bucket=5)}, {}):
+        with pytest.raises(millrace.errors.StateError, match="bucket with its batch size"):
+            client.epoch(state, **other)
+    assert client.epoch(state, share=Share(bucket=4)).start == 2  # the costs of bucket are the lengths without balance too
+
+
+def test_positions_of_buckets_are_read_in_batches_only(client: millrace.Client) -> None:
+    epoch = client.epoch(0, share=Share(bucket=2))
+    with pytest.raises(millrace.InvalidArgument, match="only batches are read in an order with bucket"):
+        epoch.samples([3])
+    with pytest.raises(millrace.InvalidArgument, match="order: bucket needs more"):
+        epoch.order()
+    with pytest.raises(millrace.InvalidArgument, match="bucket"):
+        client.epoch(0, share=Share(bucket=1 << 20))
+    assert client.epoch(0, share=Share(bucket=1)).samples([3]).batch_samples == 1
+
+
+def test_a_filter_that_leaves_nothing_of_a_bucketed_share(client: millrace.Client) -> None:
+    share = Share(bucket=3, balance="bytes", rank=0, world_size=2)
+    epoch = client.epoch(0, share=share, transform=number, reading=Reading(filter=lambda s: number(s) == 7))
+    assert [value for batch in epoch for value in batch.value] in ([7], [])
+
+
 def test_refusals(client: millrace.Client) -> None:
     for share, said in (
         (Share(micro=2), "micro: requires balance=bytes"),
