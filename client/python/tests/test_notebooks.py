@@ -1,5 +1,6 @@
-"""Runs docs/notebooks/train.ipynb like its readers: in Jupyter's kernel, beginning with `pip install` of the wheel, with data in three
-locations.
+"""Runs the notebooks of docs/notebooks like their readers: in Jupyter's kernel, beginning with `pip install` of the wheel.
+
+train.ipynb runs with data in three locations.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -21,7 +23,7 @@ import pytest
 from bucket import MinIO
 from nbclient import NotebookClient
 
-NOTEBOOK = harness.ROOT / "docs/notebooks/train.ipynb"
+NOTEBOOKS = {name: harness.ROOT / f"docs/notebooks/{name}.ipynb" for name in ("train", "costs")}
 PLACES = ("folder", "bucket", "gateway")
 AGAIN = slice(2, 6)  # the cells that the notebook asks its reader to run again after the restart
 PICTURES, EPOCHS, CLASSES = 1000, 4, 4
@@ -59,11 +61,11 @@ def kernel(fresh: Path, dist: Path, runtime: Path, tmp_path: Path, monkeypatch: 
 
 
 class Notebook:
-    """The notebook's code cells, in a kernel that can be restarted."""
+    """The code cells of a notebook, in a kernel that can be restarted."""
 
-    def __init__(self, kernel: str, marker: str) -> None:
+    def __init__(self, name: str, kernel: str, marker: str) -> None:
         self._marker = marker
-        self._book = nbformat.read(NOTEBOOK, as_version=4)
+        self._book = nbformat.read(NOTEBOOKS[name], as_version=4)
         nbformat.validate(self._book)
         self.code = [i for i, cell in enumerate(self._book.cells) if cell.cell_type == "code"]
         self._client = NotebookClient(self._book, kernel_name=kernel, timeout=240)
@@ -115,7 +117,7 @@ def sockets(runtime: Path) -> list[str]:
 @pytest.mark.parametrize("place", PLACES)
 def test_train(place: str, kernel: str, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.ExitStack() as servers:
-        notebook = Notebook(kernel, str(runtime))
+        notebook = Notebook("train", kernel, str(runtime))
         assert len(notebook.code) == 10
         move = PREPARE[place](notebook, servers, tmp_path, monkeypatch)
         with notebook.process():
@@ -137,6 +139,23 @@ def test_train(place: str, kernel: str, runtime: Path, tmp_path: Path, monkeypat
     while left := started(runtime) + sockets(runtime):
         assert time.monotonic() < end, f"left running: {left}"
         time.sleep(0.05)
+
+
+def test_costs(kernel: str, runtime: Path) -> None:
+    """Balance and buckets shorten the steps and the padding, and the weighted gradient is that of one process."""
+    notebook = Notebook("costs", kernel, str(runtime))
+    assert len(notebook.code) == 5
+    with notebook.process():
+        notebook.run(0)
+        notebook.hidden(LINGER)
+        for number in (1, 2):
+            notebook.run(number)
+        printed = re.findall(r"(\w+) +spread ([\d.]+), padding (\d+)%", notebook.run(3))
+        spread, padding = ({name: float(row[i]) for name, *row in printed} for i in (0, 1))
+        assert list(spread) == ["neither", "balance", "bucket", "both"]
+        assert spread["neither"] > 1.2 > 1.02 > max(spread["balance"], spread["both"])
+        assert min(padding["neither"], padding["balance"]) > 1.5 * max(padding["bucket"], padding["both"])
+        assert notebook.run(4) == "True"
 
 
 def in_folder(*_: Any) -> Callable[[], None]:
@@ -177,7 +196,8 @@ def at_gateway(notebook: Notebook, servers: contextlib.ExitStack, tmp_path: Path
 PREPARE: dict[str, Callable[..., Callable[[], None]]] = dict(zip(PLACES, (in_folder, in_bucket, at_gateway)))
 
 
-def test_the_notebook_is_kept_without_outputs() -> None:
-    book = json.loads(NOTEBOOK.read_text())
-    assert NOTEBOOK.read_text() == json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+@pytest.mark.parametrize("at", NOTEBOOKS.values(), ids=NOTEBOOKS)
+def test_notebooks_are_kept_without_outputs(at: Path) -> None:
+    book = json.loads(at.read_text())
+    assert at.read_text() == json.dumps(book, indent=1, ensure_ascii=False) + "\n"
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in book["cells"] if cell["cell_type"] == "code")
