@@ -192,6 +192,31 @@ def test_a_filter_that_leaves_nothing_of_a_bucketed_share(client: millrace.Clien
     assert [value for batch in epoch for value in batch.value] in ([7], [])
 
 
+def test_costs_by_name(client: millrace.Client, texts: Path) -> None:
+    """The plan has the digest of the table, so that the name is looked up once."""
+    harness.run("cost", "numbers", str(texts), "--from", "n")
+    costs = list(range(SAMPLES))
+    want = bucketed(client, costs, 3, 2)
+    share: dict[str, Any] = {"bucket": 3, "balance": "cost:numbers", "micro": 2}
+    for rank in range(2):
+        epoch = client.epoch(2, share=Share(rank=rank, world_size=2, **share))
+        digest = epoch.plan.parameters["balance"].removeprefix("cost:")
+        assert len(digest) == 64
+        assert epoch.plan.order_digest == proof.bucket_digest(client.epoch(2).plan.order_digest, 3, SIZE, digest)
+        for batch in epoch:
+            positions = list(range(batch.number * SIZE, min(SAMPLES, batch.number * SIZE + SIZE)))
+            parts = shares([costs[x] for x in want], positions, 2, 2)[rank]
+            assert [number(s) for s in batch] == [want[t] for part in parts for t in part]
+            assert batch.batch_cost == sum(max(1, costs[want[t]]) for t in positions)
+    with epoch.read(1) as reader:
+        state = reader.state_dict()
+    assert client.epoch(state, share=Share(bucket=3, balance=f"cost:{digest}")).start == 1
+    with pytest.raises(millrace.errors.StateError, match="bucket with its batch size and costs"):
+        client.epoch(state, share=Share(bucket=3))
+    with pytest.raises(millrace.errors.MillraceError, match="nothing"):
+        client.epoch(0, share=Share(balance="cost:nothing"))
+
+
 def test_refusals(client: millrace.Client) -> None:
     for share, said in (
         (Share(micro=2), "micro: requires balance=bytes"),
