@@ -23,10 +23,9 @@ import (
 // The job of TestBalancedRanks.
 const (
 	balancedSamples = 2048
-	balancedBatch   = 64                   // of all ranks
-	balancedUnit    = 2 * time.Microsecond // that a rank sleeps for each byte
-	balancedHeader  = 512                  // bytes of a stored sample in addition to its text, which is whole blocks of 512
-	balancedKilled  = 12                   // steps after which the ranks are killed
+	balancedBatch   = 64                    // of all ranks
+	balancedUnit    = 20 * time.Microsecond // that a rank sleeps for a cost of 1
+	balancedKilled  = 12                    // steps after which the ranks are killed
 )
 
 // balancedArm is a way to divide batches, by the parameters of the plan.
@@ -47,22 +46,23 @@ type balancedStep struct {
 	State   balancedPlace // after the step
 }
 
-// TestBalancedRanks runs jobs of torch.distributed whose steps sleep in proportion to the bytes
-// of their samples, with a gateway: whole epochs of three arms, then an epoch whose ranks are killed and
+// TestBalancedRanks runs jobs of torch.distributed whose steps sleep in proportion to the
+// costs of their samples, with a gateway and a cost table: whole epochs of three arms, then an epoch whose ranks are killed and
 // resumed by another number of ranks. Each sample is read exactly once, and steps are as even as
 // plan says.
 func TestBalancedRanks(t *testing.T) {
 	store := harness.Open(t, "dir")
 	files, costs := textFiles(t, balancedSamples)
 	harness.Pack(t, store, files, "texts", "--chunk-size", "256KiB")
+	harness.MustRun(t, store, "cost", "tokens", store.Dataset("texts"), "--from", "len(txt)")
 	j := &balancedJob{url: harness.Serve(t, store, "texts").URL, dir: t.TempDir()}
-	arms := []balancedArm{{Name: "contiguous"}, {Name: "balance", Balance: "bytes"}, {Name: "bucket", Balance: "bytes", Bucket: 16}}
+	arms := []balancedArm{{Name: "contiguous"}, {Name: "balance", Balance: "cost:tokens"}, {Name: "bucket", Balance: "cost:tokens", Bucket: 16}}
 	j.finish(t, j.start(t, 4, false, arms...))
 	var planned struct {
 		Work struct{ Shares []struct{ Time float64 } }
 	}
 	text := harness.MustRun(t, store, "plan", store.Dataset("texts"), "--shuffle", "full", "--batch-size", strconv.Itoa(balancedBatch),
-		"--balance", "bytes", "--bucket", strconv.Itoa(arms[2].Bucket), "--world-size", "4", "--json")
+		"--balance", "cost:tokens", "--bucket", strconv.Itoa(arms[2].Bucket), "--world-size", "4", "--json")
 	if err := json.Unmarshal([]byte(text), &planned); err != nil || len(planned.Work.Shares) != len(arms) {
 		t.Fatalf("plan: got %s (%v), want a row for each arm", text, err)
 	}
@@ -101,15 +101,15 @@ func TestBalancedRanks(t *testing.T) {
 	}
 }
 
-// textFiles writes texts of log-normal lengths, and returns the lengths of the stored samples by key.
+// textFiles writes texts of log-normal lengths, and returns the lengths by key.
 func textFiles(t *testing.T, n int) (dir string, lengths map[string]int) {
 	t.Helper()
 	dir, lengths = t.TempDir(), map[string]int{}
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		key := fmt.Sprintf("%05d", i)
-		lengths[key] = balancedHeader + 512*(1+int(4*math.Exp(.9*random.NormFloat64())))
-		if err := os.WriteFile(filepath.Join(dir, key+".txt"), make([]byte, lengths[key]-balancedHeader), 0o644); err != nil {
+		lengths[key] = 1 + int(200*math.Exp(.9*random.NormFloat64()))
+		if err := os.WriteFile(filepath.Join(dir, key+".txt"), make([]byte, lengths[key]), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func (j *balancedJob) start(t *testing.T, world int, resume bool, arms ...balanc
 	}
 	text, err := json.Marshal(map[string]any{
 		"url": j.url, "dataset": "texts", "batch_size": balancedBatch, "arms": arms, "resume": resume, "log": j.dir,
-		"state": filepath.Join(j.dir, "state"), "seconds_per_cost": balancedUnit.Seconds(), "header": balancedHeader,
+		"state": filepath.Join(j.dir, "state"), "seconds_per_cost": balancedUnit.Seconds(),
 	})
 	if err != nil {
 		t.Fatal(err)

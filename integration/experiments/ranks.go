@@ -6,20 +6,20 @@ import (
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 )
 
-// ranks runs a test with real ranks of torch.distributed and a gateway.
+// ranks runs a test with real ranks of torch.distributed, a gateway and a cost table.
 func ranks() lab.Experiment {
 	return lab.Experiment{
 		Name:  "ranks",
 		Title: "Equal work for real ranks: steps that take as long as the costs of their samples",
 		Claim: "The step times that costs predict are those that ranks measure. A job that is killed resumes on another number of ranks, with each sample read once and shares still equal.",
 		Setting: []string{
-			"a gateway (`millrace serve`), and ranks (`torch.distributed` with gloo, `millrace.torch.DataLoader`) as processes of this machine. A rank sleeps for 2 us for each byte of its samples, then waits for the others",
-			"2,048 texts of log-normal lengths with sigma 0.9, in blocks of 512 bytes; batches of 64, `shuffle=full`",
+			"a gateway (`millrace serve`), and ranks (`torch.distributed` with gloo, `millrace.torch.DataLoader`) as processes of this machine. A rank sleeps for 20 us for each byte of its texts, then waits for the others",
+			"2,048 texts of log-normal lengths with sigma 0.9, batches of 64, `shuffle=full`; the cost table is `millrace cost tokens --from 'len(txt)'`",
 			"the test TestBalancedRanks of integration asserts the counts; the ideal is a step whose ranks have equal costs",
 		},
 		Arms: []lab.Arm{
 			{Name: "contiguous", What: "shares of equal numbers of samples"},
-			{Name: "balance", What: "`balance=bytes`"},
+			{Name: "balance", What: "`balance=cost:tokens`"},
 			{Name: "bucket", What: "the same with `bucket=16`; also killed with SIGKILL, and resumed on three ranks in mid-epoch"},
 		},
 		Pass: []lab.Mark{

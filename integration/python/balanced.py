@@ -1,4 +1,4 @@
-"""One rank of a job with torch.distributed whose step takes as long as the lengths of its stored samples: python balanced.py JOB-AS-JSON.
+"""One rank of a job with torch.distributed whose step takes as long as the lengths of its texts: python balanced.py JOB-AS-JSON.
 
 For each arm it reads an epoch, and writes a line of JSON for each step to the file of its rank. A step ends when all ranks have ended it. Rank 0
 then saves the loader's state: a killed job resumes from it, on any number of ranks.
@@ -38,7 +38,7 @@ def read(job: dict[str, Any], arm: dict[str, Any], rank: int) -> None:
         dist.barrier()
         began = time.perf_counter()
         for batch in loader:
-            cost = sum(job["header"] + int(n) for n in batch["txt"])
+            cost = sum(map(int, batch["txt"]))
             time.sleep(cost * job["seconds_per_cost"])
             dist.barrier()
             step = {"keys": batch["__key__"], "cost": cost, "seconds": time.perf_counter() - began, "state": loader.state_dict()}
