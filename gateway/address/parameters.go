@@ -342,14 +342,14 @@ func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 // readBalance reads the quantity of equal shares. Plans.Complete replaces the name of a cost table by
 // its digest.
 func readBalance(q *Query, r *Parameter, p *Plan, _ Dataset) {
-	p.Balance = PlainCommas(q.Value(r.Name))
+	p.Balance = cmp.Or(PlainCommas(q.Value(r.Name)), r.Neutral)
 	tables, ok := p.CostTables()
-	if !ok {
-		p.Balance = q.Word(r.Name, r.Neutral, balanceSamples, costBytes)
-		return
+	if !ok && p.Balance != balanceSamples && p.Balance != costBytes {
+		q.Fail(r.Name, "must be samples, bytes, or cost: and the name of a cost table")
+		p.Balance = r.Neutral
 	}
 	for digest := range strings.SplitSeq(tables, ",") {
-		if !IsDigest(digest) && !validPart(tables) {
+		if ok && !IsDigest(digest) && !validPart(tables) {
 			q.Fail(r.Name, "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source")
 			p.Balance = r.Neutral
 			return
