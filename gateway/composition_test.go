@@ -359,16 +359,16 @@ func TestCosts_AreNamed(t *testing.T) {
 	const mixture = "mix:photos:3,photos(subset=samples:0-19):1"
 	digest := r.costs("tokens", tokensOf)
 	for dataset, want := range map[string]string{"photos": digest, mixture: digest + "," + digest} {
-		path := "/v1/datasets/" + dataset + "/epochs/1/batches/2?bucket=3&micro=2&batch_size=4&world_size=2&balance=cost:"
-		a, b := r.do("GET", path+"tokens"), r.do("GET", path+strings.ReplaceAll(want, ",", "%2C"))
+		path := "/v1/datasets/" + dataset + "/epochs/1/batches/2?bucket=3&micro=2&batch_size=4&world_size=2&balance=cost"
+		a, b := r.do("GET", path+":tokens"), r.do("GET", path+"%3A"+strings.ReplaceAll(want, ",", "%2C"))
 		location := a.Header.Get("Content-Location")
 		if !strings.Contains(location, "balance=cost:"+want+"&") || location != b.Header.Get("Content-Location") || !bytes.Equal(a.body, b.body) || a.StatusCode != http.StatusOK {
 			t.Errorf("%s: got status %d, location %s, by digest %s", dataset, a.StatusCode, location, b.Header.Get("Content-Location"))
 		}
 	}
 	for path, reason := range map[string]string{
-		"photos/epochs/0/batches/0?balance=cost:nothing":                    "no cost table nothing of photos: create it with millrace cost",
-		"mix:photos:1,scans:1/epochs/0/batches/0?balance=cost:tokens":       "no cost table tokens of scans: create it with millrace cost",
+		"photos/epochs/0/batches/0?balance=cost:nothing":                    "no cost table nothing of the present generation of photos: create it with millrace cost",
+		"mix:photos:1,scans:1/epochs/0/batches/0?balance=cost:tokens":       "no cost table tokens of the present generation of scans: create it with millrace cost",
 		"photos/epochs/0/batches/0?balance=cost:" + strings.Repeat("0", 64): "dataset photos has no cost table 000000000000: create it with millrace cost",
 		"photos/epochs/0/batches/0?balance=cost:" + digest + "," + digest:   "got 2 cost tables, want 1: one for each source, in order",
 		"photos/epochs/0/batches/0?balance=cost:a/b":                        "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source",

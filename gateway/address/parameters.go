@@ -342,7 +342,7 @@ func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 // readBalance reads the quantity of equal shares. Plans.Complete replaces the name of a cost table by
 // its digest.
 func readBalance(q *Query, r *Parameter, p *Plan, _ Dataset) {
-	p.Balance = cmp.Or(PlainCommas(q.Value(r.Name)), r.Neutral)
+	p.Balance = cmp.Or(q.unescaped(r.Name), r.Neutral)
 	tables, ok := p.CostTables()
 	if !ok && p.Balance != balanceSamples && p.Balance != costBytes {
 		q.Fail(r.Name, "must be samples, bytes, or cost: and the name of a cost table")

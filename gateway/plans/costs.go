@@ -39,7 +39,7 @@ func (d *Dataset) completeCosts(ctx context.Context, a *address.Plan) error {
 		digests = append(digests, digest)
 	}
 	if len(missing) > 0 {
-		return address.RefuseParameter("balance", "no cost table %s of %s: create it with millrace cost", tables, strings.Join(slices.Compact(missing), ", "))
+		return address.RefuseParameter("balance", "no cost table %s of the present generation of %s: create it with millrace cost", tables, strings.Join(slices.Compact(missing), ", "))
 	}
 	a.SetCostTables(digests)
 	return nil
