@@ -152,11 +152,11 @@ type storeRow struct {
 func storeRows() []storeRow {
 	const inconsistent = "a stored object does not match the index: "
 	return []storeRow{
-		{selection.ErrCorrupt, codeStoreInconsistent, "a stored subset or quarantine is damaged", 0}, // before its consequences
+		{selection.ErrCorrupt, codeStoreInconsistent, "a stored subset, quarantine or cost table is damaged, which the gateway's log names: remove this object, and store it again", 0}, // before its consequences
 		{importance.ErrCorrupt, codeStoreInconsistent, "a stored report or snapshot of weights is damaged", 0},
 		{importance.ErrConflict, codeConflict, "", 0},
 		{importance.ErrReadOnly, codeReadOnly, "the bucket is read-only: no snapshot can be stored", 0},
-		{selection.ErrReadOnly, codeReadOnly, "the bucket is read-only: no subset can be stored", 0},
+		{selection.ErrReadOnly, codeReadOnly, "the bucket is read-only: no subset or schedule can be stored", 0},
 		{budget.ErrTooLarge, codeBatchTooLarge, "this batch is larger than the memory budget of this gateway", 0},
 		{admission.ErrCrowded, codeOverloaded, "", time.Second},
 		{budget.ErrOverloaded, codeOverloaded, "the memory budget is in use", time.Second},
