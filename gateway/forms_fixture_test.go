@@ -168,13 +168,19 @@ func (w storedDataset) byKey() map[string]sampleOf {
 // serveObjects serves objects as dataset photos, with the real data path.
 func serveObjects(t testing.TB, objects map[string][]byte, edit func(*gateway.Config)) *rig {
 	t.Helper()
+	return serveChunks(t, objects, 4<<10, edit)
+}
+
+// serveChunks is like serveObjects, with chunks of about the given size.
+func serveChunks(t testing.TB, objects map[string][]byte, chunkSize int64, edit func(*gateway.Config)) *rig {
+	t.Helper()
 	r := &rig{t: t, store: memstore.New(), log: &lockedBuffer{}, source: &source{}}
 	for key, b := range objects {
 		if _, err := r.store.Put(t.Context(), "data/"+key, bytes.NewReader(b), int64(len(b)), objstore.Condition{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	opt := build.Options{ChunkSize: 4 << 10, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
+	opt := build.Options{ChunkSize: chunkSize, Defaults: chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 4, Seed: 7, BatchSize: 16, Tail: "short"}}
 	if _, err := build.Run(t.Context(), r.store, "data/", opt); err != nil {
 		t.Fatal(err)
 	}
