@@ -161,7 +161,7 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, held *plans.Holds, a 
 		return r, nil, err
 	}
 	if a.Balances() {
-		if err := g.awaitShare(ctx, x, held, shareBytes(a, r.Count(a.Batch))); err != nil {
+		if err := g.awaitShare(ctx, x, held, shareBytes(a, r.Count())); err != nil {
 			return r, nil, err
 		}
 	}

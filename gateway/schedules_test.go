@@ -142,7 +142,7 @@ func TestSchedule_Refusals(t *testing.T) {
 	if a := r.do("GET", mixture+none+"/epochs/0"); a.StatusCode != http.StatusNotFound || !strings.Contains(string(a.body), "has no schedule abababababab") {
 		t.Errorf("got status %d: %s", a.StatusCode, a.body)
 	}
-	if a := r.do("GET", mixture+digest+"/epochs/0?batch_size=12"); a.StatusCode != http.StatusBadRequest || !strings.Contains(string(a.body), "batch_size: must divide 32: segment 1 of the schedule") {
+	if a := r.do("GET", mixture+digest+"/epochs/0?batch_size=12"); a.StatusCode != http.StatusBadRequest || !strings.Contains(string(a.body), "batch_size: segment 1 of the schedule begins at position 32 of epoch 0: all must begin at multiples of bucket * batch_size, 12") {
 		t.Errorf("got status %d: %s", a.StatusCode, a.body)
 	}
 	many := "[[1,1]" + strings.Repeat(",[1,1]", 255) + "]"

@@ -132,7 +132,7 @@ func (b *Body) name(ctx context.Context, r plans.BatchOrder, batch address.Batch
 		return nil, fmt.Errorf("plan epoch %d: %w", batch.Epoch, err)
 	}
 	_, positions := batch.Share()
-	n, err := r.Numbers(ctx, batch, b.numbers)
+	n, err := r.Numbers(ctx, b.numbers)
 	if err != nil {
 		return nil, err
 	}

@@ -35,5 +35,5 @@ func rankOf(ctx context.Context, all *plans.Plans, d *plans.Dataset, b address.B
 	if err != nil {
 		return 0, err
 	}
-	return r.RankOf(ctx, b, position)
+	return r.RankOf(ctx, position)
 }

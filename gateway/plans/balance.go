@@ -24,42 +24,14 @@ const bytesPerDivided = 8 + 1 + 4 + 4 + 4
 // divide acquires the division of a balanced batch.
 func (p *Plans) divide(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (*division, error) {
 	k := key{dataset: d, name: b.Division(), bytes: bytesPerDivided * int64(b.Global().Count)}
-	v, err := p.prepared.acquireBy(ctx, held, k, func(ctx context.Context, _ key) (prepared, error) {
-		v, err := p.divideNow(ctx, d, b)
-		return prepared{division: v}, err
+	v, err := p.byCosts(ctx, held, k, b, b.Global(), false, func(n Numbers, costs []uint32) prepared {
+		v := &division{Division: shuffle.Divide(costs, b.WorldSize), numbers: n.Numbers, hot: n.Hot, costs: costs}
+		for _, c := range costs {
+			v.total += uint64(max(c, 1))
+		}
+		return prepared{division: v}
 	})
 	return v.division, err
-}
-
-// bytesPerDivision is the memory per sample to compute a division, in addition to its own.
-const bytesPerDivision = 48
-
-// divideNow computes the division of a batch.
-func (p *Plans) divideNow(ctx context.Context, d *Dataset, b address.Batch) (*division, error) {
-	var held Holds
-	defer held.Drop()
-	ranks := b.WorldSize
-	b.Rank, b.WorldSize = 0, 1
-	if err := held.Add(p.memory.Reserve(ctx, bytesPerDivision*int64(b.Global().Count))); err != nil {
-		return nil, err
-	}
-	r, err := p.undivided(ctx, &held, d, b)
-	if err != nil {
-		return nil, err
-	}
-	n, err := r.Numbers(ctx, b, nil)
-	if err != nil {
-		return nil, err
-	}
-	v := &division{numbers: n.Numbers, hot: n.Hot}
-	if v.costs, err = p.costsOf(ctx, d, b.Cost(), n.Numbers); err != nil {
-		return nil, err
-	}
-	for _, c := range v.costs {
-		v.total += uint64(max(c, 1))
-	}
-	v.Division = shuffle.Divide(v.costs, ranks)
-	return v, nil
 }
 
 // share sets the samples of the share of a rank, in the order of its micro-batches.
@@ -97,26 +69,26 @@ func (v *division) micro(share []uint32, batches uint64) (places, counts []uint3
 	return places, counts
 }
 
-// Count returns the number of samples in a rank's share of a batch.
-func (r BatchOrder) Count(b address.Batch) uint64 {
+// Count returns the number of samples in the rank's share of the batch.
+func (r BatchOrder) Count() uint64 {
 	if r.division != nil {
-		return uint64(len(r.division.Share(b.Rank)))
+		return uint64(len(r.division.Share(r.batch.Rank)))
 	}
-	share, _ := b.Share()
+	share, _ := r.batch.Share()
 	return share.Count
 }
 
-// RankOf returns the rank that reads a position of a batch.
-func (r BatchOrder) RankOf(ctx context.Context, b address.Batch, position uint64) (uint64, error) {
+// RankOf returns the rank that reads a position of the batch, whose shares are scattered.
+func (r BatchOrder) RankOf(ctx context.Context, position uint64) (uint64, error) {
+	b := r.batch
 	positions := b.Global()
-	switch {
-	case r.division != nil:
-		return r.division.RankOf(uint32(position - positions.First)), nil
-	case b.Follows() && r.buckets != nil:
-		former, err := r.former(ctx, Positions(positions))
-		return r.epoch.HomeRankAt(former, int(position-positions.First), b.WorldSize, b.Homes), err
-	case b.Follows():
-		return r.epoch.HomeRank(positions, int(position-positions.First), b.WorldSize, b.Homes), nil
+	place := position - positions.First
+	if r.division != nil {
+		return r.division.RankOf(uint32(place)), nil
 	}
-	return b.Batching().RankOf(position, b.WorldSize), nil
+	if _, ok := b.Buckets(); !ok {
+		return r.epoch.HomeRank(positions, int(place), b.WorldSize, b.Homes), nil
+	}
+	former, err := r.former(ctx, Positions(positions))
+	return r.epoch.HomeRankAt(former, int(place), b.WorldSize, b.Homes), err
 }

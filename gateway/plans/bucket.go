@@ -9,46 +9,31 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// bucketOrder maps the positions of an epoch with buckets to those of the same epoch without them.
-type bucketOrder struct {
-	plans   *Plans
-	dataset *Dataset
-	batch   address.Batch // any batch of the epoch
-}
-
-// Memory of a block in bytes, per sample, and in addition to compute it.
-const (
-	bytesPerArranged = 4
-	bytesToArrange   = 48
-)
-
 // former returns the positions, in the order without buckets, of the samples at some positions.
 // Positions past the end of the epoch are padding.
 func (r BatchOrder) former(ctx context.Context, positions []uint64) ([]uint64, error) {
-	if r.buckets == nil {
+	buckets, ok := r.batch.Buckets()
+	if !ok {
 		return positions, nil
 	}
-	buckets, _ := r.buckets.batch.Buckets()
-	out := make([]uint64, len(positions))
 	var held Holds
 	defer func() { held.Drop() }()
 	var order []uint32
-	last := uint64(0)
+	from, to := uint64(0), uint64(0) // the block of order
+	out := make([]uint64, len(positions))
 	for i, t := range positions {
 		t %= buckets.Samples
 		block, ok := buckets.Block(t)
 		if out[i] = t; !ok {
 			continue
 		}
-		if order == nil || block != last {
-			held.Drop()
+		if t < from || t >= to {
 			var err error
-			if order, err = r.buckets.order(ctx, &held, buckets, block); err != nil {
+			if order, err = r.plans.block(ctx, &held, r.dataset, r.batch, block); err != nil {
 				return nil, err
 			}
-			last = block
+			from, to = buckets.Range(block)
 		}
-		from, _ := buckets.Range(block)
 		out[i] = from + uint64(order[t-from])
 	}
 	return out, nil
@@ -56,15 +41,18 @@ func (r BatchOrder) former(ctx context.Context, positions []uint64) ([]uint64, e
 
 // later returns the position of the sample that the order without buckets has at a position: the
 // inverse of former.
-func (o *bucketOrder) later(ctx context.Context, position uint64) (uint64, error) {
-	buckets, _ := o.batch.Buckets()
+func (p *Plans) later(ctx context.Context, d *Dataset, a address.Plan, epoch, position uint64) (uint64, error) {
+	buckets, ok := a.Buckets()
+	if !ok {
+		return position, nil
+	}
 	block, ok := buckets.Block(position)
 	if !ok {
 		return position, nil
 	}
 	var held Holds
 	defer held.Drop()
-	order, err := o.order(ctx, &held, buckets, block)
+	order, err := p.block(ctx, &held, d, address.Batch{Plan: a, Epoch: epoch}, block)
 	if err != nil {
 		return 0, err
 	}
@@ -72,46 +60,19 @@ func (o *bucketOrder) later(ctx context.Context, position uint64) (uint64, error
 	return from + uint64(slices.Index(order, uint32(position-from))), nil
 }
 
-// order acquires the order of a block.
-func (o *bucketOrder) order(ctx context.Context, held *Holds, buckets shuffle.Buckets, block uint64) ([]uint32, error) {
+// block acquires the order of a block. b is any batch of its epoch.
+func (p *Plans) block(ctx context.Context, held *Holds, d *Dataset, b address.Batch, block uint64) ([]uint32, error) {
+	buckets, _ := b.Buckets()
 	from, to := buckets.Range(block)
 	k := key{
-		dataset: o.dataset, params: o.batch.Params, epoch: o.batch.Epoch, bytes: bytesPerArranged * int64(to-from),
-		name: fmt.Sprintf("block %d of %d batches of %d by %s", block, buckets.Batches, buckets.BatchSize, o.batch.Cost()),
+		dataset: d, params: b.Params, epoch: b.Epoch, bytes: 4 * int64(to-from),
+		name: fmt.Sprintf("block %d of %d batches of %d by %s", block, buckets.Batches, buckets.BatchSize, b.Cost()),
 	}
-	v, err := o.plans.prepared.acquireBy(ctx, held, k, func(ctx context.Context, k key) (prepared, error) {
-		order, err := o.arrange(ctx, buckets, block)
-		return prepared{block: order}, err
+	b.Bucket, b.Quarantine = 1, ""
+	v, err := p.byCosts(ctx, held, k, b, shuffle.Share{First: from, Count: to - from}, true, func(_ Numbers, costs []uint32) prepared {
+		return prepared{block: buckets.Arrange(b.Params.Seed, b.Epoch, block, costs)}
 	})
 	return v.block, err
-}
-
-// arrange computes the order of a block.
-func (o *bucketOrder) arrange(ctx context.Context, buckets shuffle.Buckets, block uint64) ([]uint32, error) {
-	var held Holds
-	defer held.Drop()
-	from, to := buckets.Range(block)
-	if err := held.Add(o.plans.memory.Reserve(ctx, bytesToArrange*int64(to-from))); err != nil {
-		return nil, err
-	}
-	b := o.batch
-	b.Bucket, b.Quarantine, b.At = 1, "", []uint64{}
-	r, err := o.plans.undivided(ctx, &held, o.dataset, b)
-	if err != nil {
-		return nil, err
-	}
-	if r.mixed != nil {
-		r.mixed.original = true
-	}
-	samples, err := r.samplesAt(ctx, Positions(shuffle.Share{First: from, Count: to - from}))
-	if err != nil {
-		return nil, err
-	}
-	costs, err := o.plans.costsOf(ctx, o.dataset, o.batch.Cost(), samples)
-	if err != nil {
-		return nil, err
-	}
-	return buckets.Arrange(b.Params.Seed, b.Epoch, block, costs), nil
 }
 
 // bucketDigest returns an order digest with the buckets of a plan, from the one without.

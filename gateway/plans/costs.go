@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/shuffle"
 )
 
 // completeCosts replaces the name of a cost table in balance by the digests of the tables of all
@@ -93,6 +94,40 @@ func openCosts(ctx context.Context, k key) (*selection.Costs, error) {
 		return nil, d.selectionRefusal(err)
 	}
 	return c, nil
+}
+
+// bytesByCost is the memory per sample to compute a value from costs, in addition to the value.
+const bytesByCost = 48
+
+// byCosts acquires a value that compute returns for the samples at some positions and their costs.
+// With original, quarantines of the sources of a mixture do not apply.
+func (p *Plans) byCosts(
+	ctx context.Context, held *Holds, k key, b address.Batch, at shuffle.Share, original bool, compute func(n Numbers, costs []uint32) prepared,
+) (prepared, error) {
+	b.At = []uint64{} // prefetches nothing
+	return p.prepared.acquireBy(ctx, held, k, func(ctx context.Context, k key) (v prepared, err error) {
+		var held Holds
+		defer held.Drop()
+		if err := held.Add(p.memory.Reserve(ctx, bytesByCost*int64(at.Count))); err != nil {
+			return v, err
+		}
+		r, err := p.undivided(ctx, &held, k.dataset, b)
+		if err != nil {
+			return v, err
+		}
+		if r.mixed != nil {
+			r.mixed.original = original
+		}
+		n, err := r.numbersAt(ctx, nil, Positions(at))
+		if err != nil {
+			return v, err
+		}
+		costs, err := p.costsOf(ctx, k.dataset, b.Cost(), n.Numbers)
+		if err != nil {
+			return v, err
+		}
+		return compute(n, costs), nil
+	})
 }
 
 // costsOf returns the cost of each sample, by the name of costs in a plan.

@@ -114,14 +114,15 @@ func (m *mixture) complete(a *address.Plan) error {
 	if order.BatchSize() > 0 && a.Skip > 0 {
 		q.Fail("skip", "must be 0: a batch of this mixture has fixed counts of its sources")
 	}
+	name, size := "batch_size", a.BatchSize
+	if a.Bucket > 1 {
+		name, size = "bucket", a.Bucket*a.BatchSize
+	}
 	for i, g := range m.later {
-		if at := g.First % a.Samples; at%a.BatchSize != 0 {
-			q.Fail("batch_size", "must divide %d: segment %d of the schedule begins at this position of epoch %d; all must begin at multiples of the batch size", at, i+1, g.First/a.Samples)
+		if at := g.First % a.Samples; at%size != 0 {
+			q.Fail(name, "segment %d of the schedule begins at position %d of epoch %d: all must begin at multiples of bucket * batch_size, %d", i+1, at, g.First/a.Samples, size)
 			break
 		}
-	}
-	if buckets, ok := a.Buckets(); ok {
-		m.checkBuckets(q, buckets)
 	}
 	if a.Sharing != shuffle.Contiguous {
 		q.Fail("share", "locality is not possible for a mixture, because its sources have different homes")
@@ -132,17 +133,6 @@ func (m *mixture) complete(a *address.Plan) error {
 		}
 	}
 	return q.Err()
-}
-
-// checkBuckets rejects a block that spans two segments of the schedule.
-func (m *mixture) checkBuckets(q *address.Query, buckets shuffle.Buckets) {
-	size := buckets.Batches * buckets.BatchSize
-	for i, g := range m.later {
-		if at := g.First % buckets.Samples; at%size != 0 {
-			q.Fail("bucket", "segment %d of the schedule begins at position %d of epoch %d: all must begin at multiples of bucket * batch_size, %d", i+1, at, g.First/buckets.Samples, size)
-			return
-		}
-	}
 }
 
 // checkEpoch rejects epochs whose positions exceed 2^63.

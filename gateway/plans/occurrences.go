@@ -185,14 +185,6 @@ func checkArranged(a address.Plan, occurrences uint64) error {
 	return address.Refuse(address.Invalid, "finding %d occurrences requires sorting as many blocks of buckets: request fewer epochs", occurrences)
 }
 
-// later returns the position of the sample that the order without buckets has at a position.
-func (p *Plans) later(ctx context.Context, d *Dataset, a address.Plan, epoch, position uint64) (uint64, error) {
-	if _, ok := a.Buckets(); !ok {
-		return position, nil
-	}
-	return (&bucketOrder{p, d, address.Batch{Plan: a, Epoch: epoch}}).later(ctx, position)
-}
-
 // deliveredAt returns the positions at which an epoch delivers a sample, ascending.
 func (p *Plans) deliveredAt(ctx context.Context, d *Dataset, a address.Plan, epoch *shuffle.Epoch, s target) ([]uint64, error) {
 	if s.most == 0 {

@@ -158,8 +158,9 @@ type BatchOrder struct {
 	shuffle.Cursor // description of the reader for the tiers; zero: none
 
 	order
+	plans    *Plans
+	batch    address.Batch
 	mixed    *mixtureOrder // nil: not a mixture, of which order has only the dataset
-	buckets  *bucketOrder  // nil: none
 	division *division     // nil: shares do not depend on costs
 }
 
@@ -196,9 +197,7 @@ func (p *Plans) undivided(ctx context.Context, held *Holds, d *Dataset, b addres
 	} else {
 		r, err = p.orderOfDataset(ctx, held, d, b)
 	}
-	if _, ok := b.Buckets(); ok {
-		r.buckets = &bucketOrder{p, d, b}
-	}
+	r.plans, r.batch = p, b
 	return r, err
 }
 
@@ -235,57 +234,49 @@ type Totals struct {
 	Micro   []uint32 // number of samples in each micro-batch of the share; nil: the share is not divided
 }
 
-// Numbers returns the samples of a rank's share of a batch. It uses the memory of dst.
-func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, dst []uint64) (n Numbers, err error) {
-	if n.Numbers = dst[:0]; b.At == nil {
-		n.Samples = b.Global().Count
-	}
-	if r.division != nil {
-		r.division.share(&n, b)
-		return n, nil
-	}
+// Numbers returns the samples of the rank's share of the batch. It uses the memory of dst.
+func (r BatchOrder) Numbers(ctx context.Context, dst []uint64) (n Numbers, err error) {
+	b := r.batch
 	_, positions := b.Share()
-	if b.At == nil && !b.Follows() && r.mixed == nil && r.buckets == nil {
-		n.Numbers = r.epoch.AppendShare(slices.Grow(n.Numbers, int(positions.Count)), positions)
-		n.Hot, err = r.resolve(ctx, n.Numbers)
-		return n, err
-	}
-	at := b.At
+	n.Numbers = dst[:0]
 	switch {
-	case at != nil:
-		for _, position := range at {
+	case r.division != nil:
+		r.division.share(&n, b)
+	case b.At != nil:
+		n, err = r.numbersAt(ctx, n.Numbers, b.At)
+		for _, position := range b.At {
 			n.Places = append(n.Places, int(position))
 		}
+		return n, err
 	case b.Follows():
-		at, n.Places, err = r.homeShare(ctx, b, positions)
+		n, err = r.homeShare(ctx, n.Numbers, positions)
+	case r.mixed != nil || b.Bucket > 1:
+		n, err = r.numbersAt(ctx, n.Numbers, Positions(positions))
 	default:
-		at, err = r.former(ctx, Positions(positions))
+		n.Numbers = r.epoch.AppendShare(slices.Grow(n.Numbers, int(positions.Count)), positions)
+		n.Hot, err = r.resolve(ctx, n.Numbers)
 	}
-	if err == nil {
-		n.Numbers, n.Hot, err = r.appendSamples(ctx, n.Numbers, at)
-	}
+	n.Samples = b.Global().Count
 	return n, err
 }
 
-// homeShare returns the places in the batch of a rank's samples if shares follow homes, and the
-// positions of these samples in the order without buckets.
-func (r BatchOrder) homeShare(ctx context.Context, b address.Batch, positions shuffle.Share) (at []uint64, places []int, err error) {
-	if r.buckets == nil {
-		places = r.epoch.DealHomes(positions, b.Rank, b.WorldSize, b.Homes)
-		for _, place := range places {
-			at = append(at, positions.First+uint64(place))
-		}
-		return at, places, nil
-	}
-	former, err := r.former(ctx, Positions(positions))
+// homeShare returns the samples of the rank's share if shares follow homes.
+func (r BatchOrder) homeShare(ctx context.Context, dst []uint64, positions shuffle.Share) (n Numbers, err error) {
+	b := r.batch
+	at, err := r.former(ctx, Positions(positions))
 	if err != nil {
-		return nil, nil, err
+		return n, err
 	}
-	places = r.epoch.DealHomesAt(former, b.Rank, b.WorldSize, b.Homes)
-	for _, place := range places {
-		at = append(at, former[place])
+	if b.Bucket > 1 {
+		n.Places = r.epoch.DealHomesAt(at, b.Rank, b.WorldSize, b.Homes)
+	} else {
+		n.Places = r.epoch.DealHomes(positions, b.Rank, b.WorldSize, b.Homes)
 	}
-	return at, places, nil
+	for i, place := range n.Places { // ascending, so i never exceeds place
+		at[i] = at[place]
+	}
+	n.Numbers, n.Hot, err = r.appendSamples(ctx, dst, at[:len(n.Places)])
+	return n, err
 }
 
 // Positions returns the positions of a share.
@@ -299,12 +290,18 @@ func Positions(s shuffle.Share) []uint64 {
 
 // samplesAt returns the samples at the given positions.
 func (r BatchOrder) samplesAt(ctx context.Context, positions []uint64) ([]uint64, error) {
+	n, err := r.numbersAt(ctx, nil, positions)
+	return n.Numbers, err
+}
+
+// numbersAt is like samplesAt, and marks the samples that the plan draws often. It appends to dst.
+func (r BatchOrder) numbersAt(ctx context.Context, dst, positions []uint64) (n Numbers, err error) {
 	former, err := r.former(ctx, positions)
 	if err != nil {
-		return nil, err
+		return n, err
 	}
-	out, _, err := r.appendSamples(ctx, make([]uint64, 0, len(positions)), former)
-	return out, err
+	n.Numbers, n.Hot, err = r.appendSamples(ctx, slices.Grow(dst, len(positions)), former)
+	return n, err
 }
 
 // appendSamples appends the samples at the given positions of the order without buckets, and returns
