@@ -371,8 +371,8 @@ func TestCosts_AreNamed(t *testing.T) {
 		"mix:photos:1,scans:1/epochs/0/batches/0?balance=cost:tokens":       "no cost table tokens of the present generation of scans: create it with millrace cost",
 		"photos/epochs/0/batches/0?balance=cost:" + strings.Repeat("0", 64): "dataset photos has no cost table 000000000000: create it with millrace cost",
 		"photos/epochs/0/batches/0?balance=cost:" + digest + "," + digest:   "got 2 cost tables, want 1: one for each source, in order",
-		"photos/epochs/0/batches/0?balance=cost:a/b":                        "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source",
-		"photos/epochs/0/batches/0?balance=cost:":                           "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source",
+		"photos/epochs/0/batches/0?balance=cost:a/b":                        "must be samples, bytes, or cost: and the name of a cost table, of at most 64 letters, digits, dots, dashes and underscores, or its digest; of a mixture, a digest for each source",
+		"photos/epochs/0/batches/0?balance=cost:":                           "must be samples, bytes, or cost: and the name of a cost table, of at most 64 letters, digits, dots, dashes and underscores, or its digest; of a mixture, a digest for each source",
 	} {
 		p := checkProblem(t, r.do("GET", "/v1/datasets/"+path), http.StatusBadRequest, "invalid_argument", false)
 		if len(p.Faults) != 1 || p.Faults[0].Name != "balance" || p.Faults[0].Reason != reason {

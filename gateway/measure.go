@@ -25,12 +25,6 @@ func groupBytes(a batchRequest) int64 {
 	return body.GroupBytes(a.dataset.Dataset, a.View, positions.Count)
 }
 
-// mostBytes returns the memory needed to locate and lay out the largest possible share of a batch.
-func mostBytes(a batchRequest) int64 {
-	share, _ := a.Share()
-	return shareBytes(a, share.Count)
-}
-
 // work estimates the processor time to lay out count batches.
 func (g *Gateway) work(a batchRequest, count uint64) time.Duration {
 	together := g.grouped(a, count)
@@ -98,7 +92,8 @@ func (g *Gateway) toMeasure(x *exchange, held *plans.Holds, bytes int64) error {
 func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
 	var held plans.Holds
 	defer held.Drop()
-	if err := g.toMeasure(x, &held, int64(count)*groupBytes(a)+mostBytes(a)); err != nil {
+	largest, _ := a.Share()
+	if err := g.toMeasure(x, &held, int64(count)*groupBytes(a)+shareBytes(a, largest.Count)); err != nil {
 		return err
 	}
 	defer x.log.Leave(x.log.Enter(timing.Locate))

@@ -344,16 +344,11 @@ func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 func readBalance(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	p.Balance = cmp.Or(q.unescaped(r.Name), r.Neutral)
 	tables, ok := p.CostTables()
+	ok = ok && (validPart(tables) || !slices.ContainsFunc(strings.Split(tables, ","), func(t string) bool { return !IsDigest(t) }))
 	if !ok && p.Balance != balanceSamples && p.Balance != costBytes {
-		q.Fail(r.Name, "must be samples, bytes, or cost: and the name of a cost table")
+		q.Fail(r.Name, "must be samples, bytes, or cost: and the name of a cost table, of at most 64 letters, digits, dots, dashes and underscores, "+
+			"or its digest; of a mixture, a digest for each source")
 		p.Balance = r.Neutral
-	}
-	for digest := range strings.SplitSeq(tables, ",") {
-		if ok && !IsDigest(digest) && !validPart(tables) {
-			q.Fail(r.Name, "a cost table must have a name of at most 64 letters, digits, dots, dashes and underscores, or a digest; of a mixture, one for each source")
-			p.Balance = r.Neutral
-			return
-		}
 	}
 }
 

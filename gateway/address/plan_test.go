@@ -192,7 +192,7 @@ func TestPlan_RefusesParameters(t *testing.T) {
 		{"rank=4&world_size=4", "rank: must be below world_size"},
 		{"world_size=0", "world_size: must be at least 1"},
 		{"world_size=2147483649", "world_size: must be at most 2147483648"},
-		{"balance=size", "balance: must be samples, bytes, or cost: and the name of a cost table"},
+		{"balance=size", "balance: must be samples, bytes, or cost: and the name of a cost table, of at most 64 letters, digits, dots, dashes and underscores, or its digest; of a mixture, a digest for each source"},
 		{"micro=2", "micro: requires balance=bytes or balance=cost:NAME"},
 		{"balance=bytes&micro=1025", "micro: must be at most 1024"},
 		{"share=none", "share: must be one of contiguous, locality"},

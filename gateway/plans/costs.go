@@ -85,15 +85,10 @@ func openCosts(ctx context.Context, k key) (*selection.Costs, error) {
 	if d.Selection != nil {
 		c, err = d.Selection.OpenCosts(ctx, k.name, d.Index.Generation(), d.Index.First())
 	}
-	switch {
-	case errors.Is(err, selection.ErrCorrupt):
-		return nil, err
-	case errors.Is(err, selection.ErrNotFound):
+	if errors.Is(err, selection.ErrNotFound) && !errors.Is(err, selection.ErrCorrupt) {
 		return nil, address.RefuseParameter("balance", "dataset %s has no cost table %.12s: create it with millrace cost", d.Name(), k.name)
-	case err != nil:
-		return nil, d.selectionRefusal(err)
 	}
-	return c, nil
+	return c, d.selectionRefusal(err)
 }
 
 // bytesByCost is the memory per sample to compute a value from costs, in addition to the value.
@@ -115,9 +110,7 @@ func (p *Plans) byCosts(
 		if err != nil {
 			return v, err
 		}
-		if r.mixed != nil {
-			r.mixed.original = original
-		}
+		r.original = original
 		n, err := r.numbersAt(ctx, nil, Positions(at))
 		if err != nil {
 			return v, err

@@ -17,41 +17,26 @@ type sourceEpoch struct {
 	epoch  uint64
 }
 
-// mixtureOrder is the order of one epoch of a mixture.
-type mixtureOrder struct {
-	*shuffle.Mixture
-	plans   *Plans
-	dataset *Dataset
-	batch   address.Batch
-
-	original bool // quarantines of sources do not apply
-}
-
 // sourceTurns are the positions of a mixture that one epoch of a source fills.
 type sourceTurns struct {
 	places  []int // indexes of the positions of the mixture
 	numbers []uint64
 }
 
-// orderOfMixture returns the order of a batch of a mixture, for Order.
-func (p *Plans) orderOfMixture(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (BatchOrder, error) {
-	m, err := d.mixture.order(b.Params.Seed)
-	if err != nil {
-		return BatchOrder{}, err
+// openMixture prepares the order of a batch of a mixture, for Order.
+func (r *BatchOrder) openMixture(ctx context.Context, held *Holds) (err error) {
+	if r.mixture, err = r.dataset.mixture.order(r.batch.Params.Seed); err != nil {
+		return err
 	}
-	if err := checkEpoch(m, b.Epoch); err != nil {
-		return BatchOrder{}, err
+	if err = checkEpoch(r.mixture, r.batch.Epoch); err == nil && r.batch.At == nil {
+		r.Parts, err = r.cursors(ctx, held)
 	}
-	reading := BatchOrder{order: order{dataset: d}, mixed: &mixtureOrder{Mixture: m, plans: p, dataset: d, batch: b}}
-	if b.At == nil {
-		reading.Parts, err = reading.mixed.cursors(ctx, held)
-	}
-	return reading, err
+	return err
 }
 
 // source acquires the order of one epoch of a source.
-func (r *mixtureOrder) source(ctx context.Context, held *Holds, at sourceEpoch) (order, error) {
-	plan := r.dataset.mixture.sourcePlan(r.Mixture, r.batch.Params, at.source)
+func (r *BatchOrder) source(ctx context.Context, held *Holds, at sourceEpoch) (order, error) {
+	plan := r.dataset.mixture.sourcePlan(r.mixture, r.batch.Params, at.source)
 	if r.original {
 		plan.Quarantine = ""
 	}
@@ -61,7 +46,7 @@ func (r *mixtureOrder) source(ctx context.Context, held *Holds, at sourceEpoch) 
 // cursors returns the cursor of the batch in the order of each source. A cursor starts at the
 // batch's first position in the source, and its batch size is the source's share of a batch. With
 // buckets it is the cursor of the whole block.
-func (r *mixtureOrder) cursors(ctx context.Context, held *Holds) ([]shuffle.Cursor, error) {
+func (r *BatchOrder) cursors(ctx context.Context, held *Holds) ([]shuffle.Cursor, error) {
 	b := r.batch
 	first := b.Number * b.BatchSize
 	end := min(first+b.BatchSize, b.Samples)
@@ -70,7 +55,7 @@ func (r *mixtureOrder) cursors(ctx context.Context, held *Holds) ([]shuffle.Curs
 			first, end = buckets.Range(block)
 		}
 	}
-	before, after := r.Counts(b.Epoch, first), r.Counts(b.Epoch, end)
+	before, after := r.mixture.Counts(b.Epoch, first), r.mixture.Counts(b.Epoch, end)
 	out := make([]shuffle.Cursor, len(before))
 	for i, s := range r.dataset.mixture.sources {
 		if after[i] == before[i] {
@@ -92,16 +77,16 @@ func (r *mixtureOrder) cursors(ctx context.Context, held *Holds) ([]shuffle.Curs
 	return out, nil
 }
 
-// appendNumbers appends the sample numbers, in the mixture's index, at some positions. Positions past
-// the end of the epoch are padding.
-func (r *mixtureOrder) appendNumbers(ctx context.Context, dst, positions []uint64) ([]uint64, error) {
+// appendMixed appends the samples of a mixture, by their numbers in its index, at some positions.
+// Positions past the end of the epoch are padding.
+func (r *BatchOrder) appendMixed(ctx context.Context, dst, positions []uint64) ([]uint64, error) {
 	turns := map[sourceEpoch]*sourceTurns{}
 	for i, at := range positions {
-		t := r.At(r.batch.Epoch, at%r.Samples())
+		t := r.mixture.At(r.batch.Epoch, at%r.mixture.Samples())
 		of := sourceEpoch{t.Source, t.Epoch}
 		s := turns[of]
 		if s == nil {
-			if len(turns) >= maxSourceEpochs+r.Sources() {
+			if len(turns) >= maxSourceEpochs+r.mixture.Sources() {
 				return nil, address.Refuse(address.TooLarge,
 					"the batch requires more than %d epochs of a source: request smaller batches", maxSourceEpochs)
 			}
@@ -113,7 +98,7 @@ func (r *mixtureOrder) appendNumbers(ctx context.Context, dst, positions []uint6
 	begin, x := len(dst), r.dataset.Index.(*mixtureIndex)
 	dst = append(dst, positions...)
 	for of, s := range turns {
-		if err := r.resolve(ctx, of, s.numbers); err != nil {
+		if err := r.resolveSource(ctx, of, s.numbers); err != nil {
 			return nil, err
 		}
 		for i, place := range s.places {
@@ -123,8 +108,8 @@ func (r *mixtureOrder) appendNumbers(ctx context.Context, dst, positions []uint6
 	return dst, nil
 }
 
-// resolve replaces positions in an epoch of a source by the samples at them.
-func (r *mixtureOrder) resolve(ctx context.Context, of sourceEpoch, positions []uint64) error {
+// resolveSource replaces positions in an epoch of a source by the samples at them.
+func (r *BatchOrder) resolveSource(ctx context.Context, of sourceEpoch, positions []uint64) error {
 	var held Holds
 	defer held.Drop()
 	o, err := r.source(ctx, &held, of)

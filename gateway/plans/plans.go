@@ -160,8 +160,9 @@ type BatchOrder struct {
 	order
 	plans    *Plans
 	batch    address.Batch
-	mixed    *mixtureOrder // nil: not a mixture, of which order has only the dataset
-	division *division     // nil: shares do not depend on costs
+	mixture  *shuffle.Mixture // nil: not a mixture, of which order has only the dataset
+	original bool             // quarantines of the sources of a mixture do not apply
+	division *division        // nil: shares do not depend on costs
 }
 
 // order is a prepared epoch of one dataset with the choice of its samples.
@@ -192,27 +193,20 @@ func (p *Plans) Order(ctx context.Context, held *Holds, d *Dataset, b address.Ba
 
 // undivided prepares the epoch of a batch, for Order.
 func (p *Plans) undivided(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (r BatchOrder, err error) {
+	r.dataset, r.plans, r.batch = d, p, b
 	if d.mixture != nil {
-		r, err = p.orderOfMixture(ctx, held, d, b)
-	} else {
-		r, err = p.orderOfDataset(ctx, held, d, b)
+		err = r.openMixture(ctx, held)
+		return r, err
 	}
-	r.plans, r.batch = p, b
-	return r, err
-}
-
-// orderOfDataset returns the order of a batch of a dataset, for Order.
-func (p *Plans) orderOfDataset(ctx context.Context, held *Holds, d *Dataset, b address.Batch) (BatchOrder, error) {
-	o, err := p.order(ctx, held, d, b.Plan, b.Epoch)
-	r := BatchOrder{order: o}
+	r.order, err = p.order(ctx, held, d, b.Plan, b.Epoch)
 	if err == nil && b.At == nil { // positions from the caller have no order, so nothing is prefetched
 		first := b.Number * b.BatchSize
 		r.Cursor = shuffle.Cursor{
-			Plan: o.plan, Epoch: o.epoch,
+			Plan: r.plan, Epoch: r.epoch,
 			First: first, End: min(first+b.BatchSize, b.Samples), BatchSize: b.BatchSize,
 			Rank: b.Rank, WorldSize: b.WorldSize, Sharing: b.Sharing, Homes: b.Homes, Dealt: b.Balances(), Tail: b.Tail,
 		}
-		if _, ok := b.Buckets(); ok {
+		if b.Bucket > 1 {
 			r.Block = b.Bucket * b.BatchSize
 		}
 	}
@@ -250,7 +244,7 @@ func (r BatchOrder) Numbers(ctx context.Context, dst []uint64) (n Numbers, err e
 		return n, err
 	case b.Follows():
 		n, err = r.homeShare(ctx, n.Numbers, positions)
-	case r.mixed != nil || b.Bucket > 1:
+	case r.mixture != nil || b.Bucket > 1:
 		n, err = r.numbersAt(ctx, n.Numbers, Positions(positions))
 	default:
 		n.Numbers = r.epoch.AppendShare(slices.Grow(n.Numbers, int(positions.Count)), positions)
@@ -308,8 +302,8 @@ func (r BatchOrder) numbersAt(ctx context.Context, dst, positions []uint64) (n N
 // which of them the plan draws often. It is fastest for ascending positions. Positions past the end
 // of the epoch are padding.
 func (r BatchOrder) appendSamples(ctx context.Context, out, positions []uint64) (_ []uint64, hot []bool, err error) {
-	if r.mixed != nil {
-		out, err = r.mixed.appendNumbers(ctx, out, positions)
+	if r.mixture != nil {
+		out, err = r.appendMixed(ctx, out, positions)
 		return out, nil, err
 	}
 	samples := r.plan.Samples()
