@@ -37,7 +37,10 @@ import importlib.util
 import os
 import sys
 
-program = os.path.join(os.path.dirname(importlib.util.find_spec("millrace").origin), "bin", "millrace")
+package = importlib.util.find_spec("millrace")
+if package is None:
+    sys.exit("millrace: Python does not find the package millrace: after pip install --target DIR, set PYTHONPATH=DIR")
+program = os.path.join(os.path.dirname(package.origin), "bin", "millrace")
 os.execv(program, [program, *sys.argv[1:]])
 """
 

@@ -66,6 +66,13 @@ def test_the_wheel_has_the_program(dist: Path, tool: ModuleType) -> None:
         assert not [n for n in pure.namelist() if "/bin/" in n or "/scripts/" in n]
 
 
+def test_the_command_without_its_package(tool: ModuleType) -> None:
+    """As after `pip install --target` without PYTHONPATH."""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", tool.COMMAND], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("millrace: Python does not find the package millrace: ")
+
+
 def needs_libraries(program: bytes) -> bool:
     """Reports whether a 64-bit ELF file has an interpreter or dynamic linking."""
     assert program[:5] == b"\x7fELF\x02"
