@@ -41,10 +41,7 @@ _LIMITS = {"epoch": (1 << 64) - 2, "position": (1 << 63) - 1}
 _NO_STATE = "load what state_dict of a dataset, loader or reader returned, or do not load a state to begin at the beginning"
 _SCHEDULE = re.compile(",schedule=[0-9a-f]*")
 _COMPARED = 64  # most recently stored schedules that an error compares
-_DETERMINE = (
-    "seed, shuffle, window, strata, importance, subset, bucket with its batch size and costs, and the sources and weights of a mixture "
-    "determine the order"
-)
+_ORDER = "seed, shuffle, window, strata, importance, subset, bucket with its batch size and costs, mixture sources and weights determine the order"
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Plan:
     @property
     def order(self) -> Mapping[str, str]:
         """The parameters that determine the order of samples, without those of batches, ranks and forms."""
-        others = {*SHARING, *SHOWING, "generation"} - ({"bucket", "batch_size"} if self.bucket > 1 else set())
+        others = {*SHARING, *SHOWING, "generation"} - ({"bucket", "batch_size", "balance"} if self.bucket > 1 else set())
         return {name: value for name, value in self.parameters.items() if name not in others}
 
     @property
@@ -297,7 +294,7 @@ class State(NamedTuple):
             if _digest_of(digests, reached) == self.plan:
                 at = min(begin for begin, _ in {*digests} ^ {*now})
                 return f"its weights differ from position {at % plan.samples} of epoch {at // plan.samples} on"
-        return _DETERMINE
+        return _ORDER
 
 
 def _digests(description: Mapping[str, Any]) -> list[tuple[int, str]]:

@@ -169,8 +169,12 @@ def test_a_bucketed_run_resumes_on_other_ranks(client: millrace.Client, lengths:
     for rank in range(2):
         read += [number(s) for batch in client.epoch(state, share=Share(rank=rank, world_size=2, **share)) for s in batch]
     assert Counter(read) == Counter(range(SAMPLES))
-    for other in ({"global_batch_size": 2 * SIZE, "share": Share(bucket=4)}, {"share": Share(bucket=5)}, {}):
-        with pytest.raises(millrace.errors.StateError, match="bucket with its batch size"):
+    for other, said in (
+        ({"global_batch_size": 2 * SIZE, "share": Share(bucket=4, balance="bytes")}, "batch_size 60, bucket 4, balance bytes, "),
+        ({"share": Share(bucket=5)}, "bucket 5, .*bucket with its batch size"),
+        ({}, "bucket with its batch size"),
+    ):
+        with pytest.raises(millrace.errors.StateError, match=said):
             client.epoch(state, **other)
     assert client.epoch(state, share=Share(bucket=4)).start == 2  # the costs of bucket are the lengths without balance too
 

@@ -79,13 +79,8 @@ def collate_columns(batch: Batch, *, keys: bool = False, totals: bool = False) -
     if not issubclass(type(batch), Batch):
         cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
         raise InvalidArgument(f"collate columns: got {type(batch).__name__}, want a Batch", cure=cure)
-    more = {**({"__key__": list(batch.keys)} if keys else {}), **(_totals(batch) if totals else {})}
     if batch.value is not None:
-        columns = collate_samples(batch)
-        if more and not isinstance(columns, dict):
-            cure = "have it return sample.key too" if keys else "have it return a dict"
-            raise InvalidArgument("keys=True and totals=True add to dicts, and transform returns no dict", cure=cure)
-        return {**columns, **more} if more else columns
+        return with_more(collate_samples(batch), batch, keys=keys, totals=totals)
     out: dict[str, Any] = {}
     names = list(batch[0]) if len(batch) else []
     for sample in batch:
@@ -98,7 +93,18 @@ def collate_columns(batch: Batch, *, keys: bool = False, totals: bool = False) -
     for name in names:
         column, what = batch[name], f"part {name} of batch {batch.number} of epoch {batch.epoch}"
         out[name] = column if isinstance(column, torch.Tensor) else _stack(batch, what, [own(v) for v in column], name)
-    return {**out, **more}
+    return with_more(out, batch, keys=keys, totals=totals)
+
+
+def with_more(columns: Any, batch: Batch, *, keys: bool = False, totals: bool = False) -> Any:
+    """Adds keys and totals to the columns of a batch, as collate_columns does. Raises InvalidArgument if the columns are no dict."""
+    more = {**({"__key__": list(batch.keys)} if keys else {}), **(_totals(batch) if totals else {})}
+    if isinstance(columns, MutableMapping):
+        columns.update(more)
+    elif more and len(batch):  # without_rows replaces the list of an empty share
+        cure = "return a dict, with sample.key in place of keys=True; or leave out keys and totals"
+        raise InvalidArgument(f"add {', '.join(more)}: your function returned {_words(columns)}, want a dict", cure=cure)
+    return columns
 
 
 def _totals(batch: Batch) -> dict[str, Any]:
@@ -108,8 +114,11 @@ def _totals(batch: Batch) -> dict[str, Any]:
 def micro_batches(batch: Mapping[str, Any]) -> Iterator[Any]:
     """Yields the micro-batches of a batch that was read with `Reading(totals=True)`: slices of its columns, without copies.
 
-    A micro-batch may be empty. Its "__batch_samples__" and "__batch_cost__" are those of the global batch.
+    A micro-batch may be empty. Its "__batch_samples__" and "__batch_cost__" are those of the global batch. Raises InvalidArgument for a
+    batch without totals.
     """
+    if not isinstance(batch, Mapping) or "__micro__" not in batch:
+        raise InvalidArgument("divide a batch into micro-batches: it has no __micro__", cure="read it with millrace.Reading(totals=True)")
     for first, end in itertools.pairwise([0, *itertools.accumulate(batch["__micro__"])]):
         yield _rows(batch, slice(first, end))
 

@@ -22,7 +22,7 @@ from ..batch import Batch, Sample
 from ..client import ClientOwner, Origin
 from ..epoch import Epoch, Ledger, Reader
 from ..errors import InvalidArgument, SampleError, StateError
-from ._columns import AUTOMATIC, Parcel, allow_read_only, collate_columns, columns_alone, gives_views, stack_as_they_come, without_rows
+from ._columns import AUTOMATIC, Parcel, allow_read_only, collate_columns, columns_alone, gives_views, stack_as_they_come, with_more, without_rows
 from ._places import IN_ORDER, IN_TURN, NO_WORKERS, Count, Places
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ _LOG = logging.getLogger("millrace")
 _UNSAID = {"dataset", "decode"}
 
 
-def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
+def _build(batch: Batch, *, make: Callable[[Batch], Any], totals: bool) -> Any:
     """Converts a batch to the value that the dataset yields. It is the last step in the reader's threads."""
-    value = make(batch)
+    value = with_more(make(batch), batch, totals=totals)
     if not isinstance(value, (Batch, Sample)):
         batch.forget_decoded()  # otherwise a waiting batch would hold its data twice
     return value
@@ -81,8 +81,9 @@ class Dataset(ClientOwner):
         if collate is not None and batch_transform is not None:
             raise InvalidArgument("new dataset: of collate and batch_transform only one can make what is yielded")
         one_by_one = collate is not None or given.get("transform") is not None
-        columns = partial(collate_columns if one_by_one else columns_alone, keys=given.get("keys", False), totals=given.pop("totals", False))
+        columns = partial(collate_columns if one_by_one else columns_alone, keys=given.get("keys", False))
         make = batch_transform or (columns if collate is None else attrgetter("value"))
+        totals = given.pop("totals", False)
         self._views = not copy
         self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)
@@ -93,7 +94,7 @@ class Dataset(ClientOwner):
         self.present = self.generation  # initial generation of a run; a state may have another one
         self._options: dict[str, Any] = {
             **given, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
-            "collate": collate, "batch_transform": partial(_build, make=make),
+            "collate": collate, "batch_transform": partial(_build, make=make, totals=totals),
         }  # fmt: skip
         self._options.pop("generation", None)
         self.prefetch_factor = PREFETCH_FACTOR
@@ -541,7 +542,10 @@ class SampleDataset(BatchDataset):
         return self.dataset.begin(samples=True, processes=processes, ahead=loader_of(self) is not None)
 
     def __len__(self) -> int:
-        """Number of samples for this rank in an epoch; of all ranks if Accelerate distributes them."""
+        """Number of samples for this rank in an epoch; of all ranks if Accelerate distributes them.
+
+        Raises TypeError if it depends on the samples' costs or homes.
+        """
         processes = 1 if self.dataset.ranks_given else processes_of_accelerate()
         return _share_of(self.dataset.epoch_of_samples(self.dataset.place[0], processes).plan)
 
@@ -566,10 +570,12 @@ class SampleDataset(BatchDataset):
 
 
 def _share_of(plan: Plan) -> int:
-    """Returns the number of samples for a rank in an epoch; an estimate if shares depend on the samples' lengths or homes."""
+    """Returns the number of samples for a rank in an epoch. Raises TypeError if shares depend on the samples' costs or homes."""
+    if plan.world_size == 1:
+        return plan.batches * plan.batch_size if plan.parameters.get("tail") == "pad" else plan.delivered
     first, last = plan.share(0), plan.share(plan.batches - 1)
     if first is None or last is None:
-        return -(-plan.delivered // plan.world_size)
+        raise TypeError("with balance or by='locality' the number of samples of a rank is not known; len(dataset) is that of its batches")
     return len(first) * (plan.batches - 1) + len(last) if plan.batches else 0
 
 

@@ -184,7 +184,7 @@ for samples in (data(millrace.torch.Dataset).samples(), data(millrace.torch.MapD
 def test_keys_beside_a_transform(gateway: harness.Gateway) -> None:
     batch = next(iter(dataset_of(gateway, keys=True, transform=lambda sample: {"x": sample["cls"]})))
     assert len(batch["__key__"]) == len(batch["x"])
-    with pytest.raises(millrace.InvalidArgument, match=r"transform returns no dict; have it return sample.key too"):
+    with pytest.raises(millrace.InvalidArgument, match=r"add __key__: .* a Tensor, want a dict; return a dict, with sample.key"):
         next(iter(dataset_of(gateway, keys=True, transform=lambda sample: sample["cls"])))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import UserDict
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -71,11 +73,75 @@ def test_an_empty_share_has_the_totals_of_its_batch(gateway: harness.Gateway) ->
 
 
 def test_totals_are_refused_without_dicts(gateway: harness.Gateway) -> None:
-    dataset = millrace.torch.Dataset(gateway.url, "photos", decode={"cls": int}, transform=pair, reading=Reading(totals=True))
-    with pytest.raises(millrace.InvalidArgument, match="transform returns no dict; have it return a dict"):
-        next(iter(millrace.torch.DataLoader(dataset)))
+    for options in ({"transform": pair, "reading": Reading(totals=True)}, {"reading": Reading(totals=True, collate=len)}):
+        dataset = millrace.torch.Dataset(gateway.url, "photos", decode={"cls": int}, **options)
+        with pytest.raises(millrace.InvalidArgument, match=r"add __batch_samples__, .*returned a .*, want a dict; return a dict"):
+            next(iter(millrace.torch.DataLoader(dataset)))
     with pytest.raises(millrace.InvalidArgument, match="a sample belongs to no batch"):
         millrace.torch.MapDataset(gateway.url, "photos", reading=Reading(totals=True))
+
+
+def labels(samples: Any) -> UserDict[str, Any]:
+    """A function for collate or batch_transform. The tokenizers of Transformers return a UserDict too."""
+    return UserDict(labels=torch.tensor([sample["cls"] for sample in samples]))
+
+
+@pytest.mark.parametrize("function", ["collate", "batch_transform"])
+def test_totals_of_other_batches(gateway: harness.Gateway, function: str) -> None:
+    """The last share is empty."""
+    share, options = Share(balance="bytes", micro=2, rank=3, world_size=4), {"global_batch_size": 83, "decode": {"cls": int}, "fields": "cls"}
+    reading = Reading(totals=True, **{function: labels})  # type: ignore[arg-type]
+    loaders = [
+        millrace.torch.DataLoader(millrace.torch.Dataset(gateway.url, "photos", share=share, reading=r, **options), num_workers=1)
+        for r in (reading, Reading(totals=True))
+    ]
+    for batch, want in zip(*loaders):
+        assert isinstance(batch, UserDict)
+        for part, same in zip(millrace.torch.micro_batches(batch), millrace.torch.micro_batches(want)):
+            assert torch.equal(part.pop("labels"), same.pop("cls"))
+            assert part == same
+    assert batch["__micro__"] == (0, 0)
+
+
+def test_micro_batches_require_totals(gateway: harness.Gateway) -> None:
+    dataset = millrace.torch.Dataset(gateway.url, "photos", decode={"cls": int})
+    with pytest.raises(millrace.InvalidArgument, match=r"no __micro__; read it with millrace.Reading\(totals=True\)"):
+        list(millrace.torch.micro_batches(next(iter(dataset))))
+
+
+@pytest.mark.parametrize(("tail", "length"), [("short", 500), ("drop", 498), ("pad", 581)])
+def test_the_number_of_samples_of_a_balanced_share_is_not_known(gateway: harness.Gateway, tail: str, length: int) -> None:
+    share: dict[str, Any] = {"balance": "bytes", "tail": tail}
+    dataset = millrace.torch.Dataset(gateway.url, "photos", global_batch_size=83, decode={"cls": int}, share=Share(**share))
+    assert len(dataset.samples()) == len(list(dataset.samples())) == length
+    dataset = millrace.torch.Dataset(
+        gateway.url, "photos", global_batch_size=83, decode={"cls": int}, share=Share(**share, rank=0, world_size=2)
+    )
+    with pytest.raises(TypeError, match=r"the number of samples of a rank is not known; len\(dataset\) is that of its batches"):
+        len(dataset.samples())
+    assert 0 < len(list(dataset.samples())) < length
+
+
+def test_costs_after_a_reindex(tmp_path: Path) -> None:
+    """They are those of a generation, which a state names."""
+    rows, share = tmp_path / "a.jsonl", Share(balance="cost:numbers", bucket=2)
+    rows.write_text("".join(f'{{"n": {i}}}\n' for i in range(200)))
+    harness.run("index", str(tmp_path))
+    harness.run("cost", "numbers", str(tmp_path), "--from", "n")
+    with harness.closing(g := harness.Gateway(f"d={tmp_path}")), millrace.Client(g.url) as c:
+        state = c.epoch(0, global_batch_size=30, share=share).read(1).state_dict()
+        (tmp_path / "b.jsonl").write_text(rows.read_text())
+    harness.run("index", str(tmp_path))
+    with harness.closing(g := harness.Gateway(f"d={tmp_path}")), millrace.Client(g.url) as c:
+        with pytest.raises(millrace.errors.MillraceError, match="numbers"):
+            millrace.torch.Dataset(c, global_batch_size=30, share=share)
+        dataset = millrace.torch.Dataset(c, global_batch_size=30, share=share, order=millrace.Order(generation=state["generation"]))
+        dataset.load_state_dict(state)
+        assert dataset.state_dict() == state
+        harness.run("cost", "numbers", str(tmp_path), "--from", "n")
+        dataset = millrace.torch.Dataset(c, global_batch_size=30, share=share)
+        dataset.load_state_dict(state)
+        assert dataset.state_dict() == state
 
 
 def test_samples_one_by_one_resume_only_where_a_micro_batched_share_ends(gateway: harness.Gateway) -> None:
