@@ -355,7 +355,7 @@ func TestPlan_ComparesWorkOfRanks(t *testing.T) {
 		}
 	}
 	text := ok(t, "plan", dir, "--balance", "cost:tokens", "--world-size", "2,3").stdout
-	for _, want := range []string{"work of ranks, cost tokens, shuffle none, 128 of 128 batches:", "2       cost:tokens   1        1.059        1.111        29.2 %    0.06"} {
+	for _, want := range []string{"work of ranks, cost tokens, shuffle none, 128 of 128 whole batches:", "2       cost:tokens   1        1.059        1.111        29.2 %    0.06"} {
 		if !strings.Contains(text, want) || strings.Count(text, "cost:tokens") != 2 {
 			t.Errorf("got\n%s\nwant %q in it, and two rows by cost", text, want)
 		}

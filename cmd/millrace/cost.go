@@ -96,6 +96,9 @@ func (a *app) runCost(ctx context.Context, x *costFlags, d location.Dataset) err
 	}
 	rep := costReport{Name: x.name, Generation: d.Index.Generation()}
 	rep.Digest, rep.New, err = st.WriteCosts(ctx, rep.Generation, d.Index.Samples(), func(yield func([]uint32, error) bool) { yield(c.All, nil) })
+	if err == nil && !rep.New {
+		err = checkStored(ctx, st, d, rep.Digest)
+	}
 	if err == nil {
 		err = st.NameCosts(ctx, rep.Generation, x.name, rep.Digest)
 	}
@@ -110,6 +113,15 @@ func (a *app) runCost(ctx context.Context, x *costFlags, d location.Dataset) err
 		}
 		fmt.Fprintf(w, "\n  minimum %d, mean %.1f, median %d, p99 %d, maximum %d\n  cost %s\n", rep.Minimum, rep.Mean, rep.Median, rep.P99, rep.Maximum, rep.Digest)
 	})
+}
+
+// checkStored checks that a table that was stored before is not damaged.
+func checkStored(ctx context.Context, st *selection.Store, d location.Dataset, digest string) error {
+	c, err := st.OpenCosts(ctx, digest, d.Index.Generation(), d.Index.First())
+	if err != nil {
+		return fmt.Errorf("%w: remove .millrace/cost/%s, and run this command again", err, digest)
+	}
+	return c.Close()
 }
 
 // sampleCosts computes or reads the costs of all samples.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,5 +119,31 @@ func TestCost_Refuses(t *testing.T) {
 	}
 	if got, err := filepath.Glob(filepath.Join(dir, ".millrace/cost/*")); err != nil || len(got) > 0 {
 		t.Errorf("got %q, %v, want nothing stored", got, err)
+	}
+}
+
+// TestCost_NamesADamagedTable repeats a command after one byte of its table has changed, and after
+// the removal that the error names.
+func TestCost_NamesADamagedTable(t *testing.T) {
+	dir := chat(t)
+	digest := costed(t, "tokens", dir, "--from", "len(ids)").Digest
+	path := filepath.Join(dir, ".millrace/cost", digest)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-6] ^= 1
+	if err := errors.Join(os.Chmod(path, 0o644), os.WriteFile(path, b, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	o := millrace(t, nil, "cost", "tokens", dir, "--from", "len(ids)")
+	if want := "remove .millrace/cost/" + digest + ", and run this command again"; o.code != exitCorrupt || !strings.Contains(o.stderr, want) {
+		t.Errorf("got exit code %d: %s; want %d and %s", o.code, o.stderr, exitCorrupt, want)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if rep := costed(t, "tokens", dir, "--from", "len(ids)"); !rep.New || rep.Digest != digest {
+		t.Errorf("after the removal: got %+v, want a new table %s", rep, digest)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-data/millrace/chunkindex"
 	"github.com/millrace-data/millrace/chunkindex/build"
+	"github.com/millrace-data/millrace/chunkindex/selection"
 	"github.com/millrace-data/millrace/client"
 	"github.com/millrace-data/millrace/cmd/internal/audit"
 	"github.com/millrace-data/millrace/cmd/internal/cli"
@@ -80,7 +81,7 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeInvalidArgument
 	case ctx.Err() != nil && is(ctx.Err()):
 		return codeInterrupted
-	case is(errCorrupt, chunkindex.ErrCorrupt, client.ErrCRC), isA[*client.DeliveryError](err), isA[*audit.Error](err):
+	case is(errCorrupt, chunkindex.ErrCorrupt, selection.ErrCorrupt, client.ErrCRC), isA[*client.DeliveryError](err), isA[*audit.Error](err):
 		return codeCorrupt
 	case errors.As(err, &remote):
 		return cmp.Or(remote.Code, codeFailed)

@@ -146,11 +146,16 @@ func Read(ctx context.Context, x *chunkindex.Index, named []selection.NamedSampl
 			err = errors.New("it has two costs")
 		}
 		switch {
+		case n.Reason == "":
+			return Costs{}, fmt.Errorf("line %s: must have a key, a tab and a number", words.Printable(n.Key))
 		case err == nil:
 			given[key] = uint32(cost)
 		case absentIn(err) == nil || missing == nil:
 			return Costs{}, fmt.Errorf("sample %s: %w", words.Printable(key), err)
 		}
+	}
+	if len(given) == 0 {
+		return Costs{}, errors.New("no line has a cost")
 	}
 	found, err := selection.FindSamples(ctx, x, slices.Collect(maps.Keys(given)))
 	if err != nil {

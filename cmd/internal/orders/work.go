@@ -207,7 +207,7 @@ func StoredLengths(ctx context.Context, x *chunkindex.Index, samples []uint64) (
 }
 
 func (w *Work) print(out io.Writer) {
-	fmt.Fprintf(out, "\nwork of ranks, cost %s, shuffle %s, %s of %s batches:\n\n", strings.TrimPrefix(w.Balance, "cost:"), w.order.Describe(), humanize.Comma(int64(w.Batches)), humanize.Comma(int64(w.Of)))
+	fmt.Fprintf(out, "\nwork of ranks, cost %s, shuffle %s, %s of %s whole batches:\n\n", strings.TrimPrefix(w.Balance, "cost:"), w.order.Describe(), humanize.Comma(int64(w.Batches)), humanize.Comma(int64(w.Of)))
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, "ranks\tbalance\tbucket\tepoch time\tworst step\tpadding\tvariance of batch cost")
 	for _, d := range w.Shares {
