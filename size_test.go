@@ -17,7 +17,7 @@ import (
 // Limits of the product's size, which is close to them: new code usually requires the removal of old
 // code. CONTRIBUTING.md describes when to raise a limit. Lower a limit when less is needed.
 const (
-	maxGoLines       = 78_900 // without blank lines and comments
+	maxGoLines       = 78_500 // without blank lines and comments
 	maxPythonLines   = 7_300  // without blank lines, comments and docstrings
 	maxPythonModules = 37
 	maxLines         = 600 // of a file, with blank lines, comments and tests
