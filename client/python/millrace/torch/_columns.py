@@ -12,7 +12,7 @@ import torch
 from torch.utils import data as torch_data
 
 from .._process import LARGE, filled, own
-from ..batch import Batch
+from ..batch import Batch, Sample
 from ..errors import InvalidArgument, SampleError
 from ..values import Automatic, library
 
@@ -105,6 +105,14 @@ def with_more(columns: Any, batch: Batch, *, keys: bool = False, totals: bool = 
         cure = "return a dict, with sample.key in place of keys=True; or leave out keys and totals"
         raise InvalidArgument(f"add {', '.join(more)}: your function returned {_words(columns)}, want a dict", cure=cure)
     return columns
+
+
+def build(batch: Batch, *, make: Callable[[Batch], Any], totals: bool) -> Any:
+    """Converts a batch to the value that a dataset yields. It is the last step in the reader's threads."""
+    value = with_more(make(batch), batch, totals=totals)
+    if not isinstance(value, (Batch, Sample)):
+        batch.forget_decoded()  # otherwise a waiting batch would hold its data twice
+    return value
 
 
 def _totals(batch: Batch) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from multiprocessing.context import get_spawning_popen
@@ -22,7 +22,7 @@ from ..batch import Batch, Sample
 from ..client import ClientOwner, Origin
 from ..epoch import Epoch, Ledger, Reader
 from ..errors import InvalidArgument, SampleError, StateError
-from ._columns import AUTOMATIC, Parcel, allow_read_only, collate_columns, columns_alone, gives_views, stack_as_they_come, with_more, without_rows
+from ._columns import AUTOMATIC, Parcel, allow_read_only, build, collate_columns, columns_alone, gives_views, stack_as_they_come, without_rows
 from ._places import IN_ORDER, IN_TURN, NO_WORKERS, Count, Places
 
 if TYPE_CHECKING:
@@ -31,14 +31,6 @@ if TYPE_CHECKING:
 PREFETCH_FACTOR = 2  # torch's own default
 _LOG = logging.getLogger("millrace")
 _UNSAID = {"dataset", "decode"}
-
-
-def _build(batch: Batch, *, make: Callable[[Batch], Any], totals: bool) -> Any:
-    """Converts a batch to the value that the dataset yields. It is the last step in the reader's threads."""
-    value = with_more(make(batch), batch, totals=totals)
-    if not isinstance(value, (Batch, Sample)):
-        batch.forget_decoded()  # otherwise a waiting batch would hold its data twice
-    return value
 
 
 class Dataset(ClientOwner):
@@ -94,7 +86,7 @@ class Dataset(ClientOwner):
         self.present = self.generation  # initial generation of a run; a state may have another one
         self._options: dict[str, Any] = {
             **given, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
-            "collate": collate, "batch_transform": partial(_build, make=make, totals=totals),
+            "collate": collate, "batch_transform": partial(build, make=make, totals=totals),
         }  # fmt: skip
         self._options.pop("generation", None)
         self.prefetch_factor = PREFETCH_FACTOR
