@@ -48,7 +48,7 @@ def test_mixtures_with_a_schedule(two: tuple[millrace.Client, millrace.Client]) 
     assert millrace.mix({a: 0.7, b: 0.3}, samples=100, schedule=digest).dataset == mixed.dataset
     late = millrace.mix({a: 1, b: 0}, samples=100, schedule={50: {b: 1}})
     assert ["b" in v for v in values(late, global_batch_size=10)] == [False] * 50 + [True] * 50
-    with pytest.raises(millrace.InvalidArgument, match=r"must divide 30: segment 2"):
+    with pytest.raises(millrace.InvalidArgument, match=r"segment 2 of the schedule begins at position 30 of epoch 1"):
         mixed.epoch(0, global_batch_size=20)
     for wrong, why in (
         ({"schedule": {50: {b: 1}}}, "requires samples=N"),
