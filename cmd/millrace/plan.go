@@ -19,6 +19,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 	"github.com/millrace-data/millrace/datapath/simulate"
 	"github.com/millrace-data/millrace/gateway/address"
+	"github.com/millrace-data/millrace/gateway/plans"
 	"github.com/millrace-data/millrace/internal/words"
 	"github.com/millrace-data/millrace/shuffle"
 )
@@ -199,7 +200,7 @@ func (a *app) runPlan(ctx context.Context, d location.Dataset, p *planQuestion) 
 // examine examines the work of ranks by stored lengths or by a cost table.
 func examine(ctx context.Context, d location.Dataset, q orders.WorkQuestion) (*orders.Work, error) {
 	q.Costs = func(ctx context.Context, samples []uint64) ([]uint32, error) {
-		return orders.StoredLengths(ctx, d.Index, samples)
+		return plans.Lengths(ctx, d.Index, samples)
 	}
 	if name, ok := strings.CutPrefix(q.Balance, "cost:"); ok {
 		st, err := d.Selections()

@@ -127,7 +127,7 @@ func (p *Plans) byCosts(
 func (p *Plans) costsOf(ctx context.Context, d *Dataset, cost string, samples []uint64) ([]uint32, error) {
 	tables := strings.Split(cost, ",")
 	if !address.IsDigest(tables[0]) {
-		return lengths(ctx, d.Index, samples)
+		return Lengths(ctx, d.Index, samples)
 	}
 	if d.mixture == nil {
 		return p.tableCosts(ctx, d, cost, samples)
@@ -164,8 +164,8 @@ func (p *Plans) tableCosts(ctx context.Context, d *Dataset, digest string, sampl
 	return c.Append(ctx, make([]uint32, 0, len(samples)), samples)
 }
 
-// lengths returns the length of each sample in bytes. It reads the table of each chunk once.
-func lengths(ctx context.Context, x Index, samples []uint64) ([]uint32, error) {
+// Lengths returns the length of each sample in bytes. It reads the table of each chunk once.
+func Lengths(ctx context.Context, x Index, samples []uint64) ([]uint32, error) {
 	if x.InPart() {
 		if err := x.Fetch(ctx, samples); err != nil {
 			return nil, fmt.Errorf("sample tables: %w", err)

@@ -183,29 +183,6 @@ func (m *moments) variance() float64 { return max(0, m.squares/m.n-m.sum/m.n*m.s
 
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
-// StoredLengths returns the stored lengths of samples.
-func StoredLengths(ctx context.Context, x *chunkindex.Index, samples []uint64) ([]uint32, error) {
-	order := make([]int, len(samples))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return int(samples[a]) - int(samples[b]) }) // each table is read once
-	out := make([]uint32, len(samples))
-	var table *chunkindex.Table
-	chunk := -1
-	for _, i := range order {
-		if c := x.ChunkOf(samples[i]); c != chunk {
-			var err error
-			if table, err = x.Table(ctx, c); err != nil {
-				return nil, err
-			}
-			chunk = c
-		}
-		out[i] = uint32(table.Length(int(samples[i] - x.First()[chunk])))
-	}
-	return out, nil
-}
-
 func (w *Work) print(out io.Writer) {
 	fmt.Fprintf(out, "\nwork of ranks, cost %s, shuffle %s, %s of %s whole batches:\n\n", strings.TrimPrefix(w.Balance, "cost:"), w.order.Describe(), humanize.Comma(int64(w.Batches)), humanize.Comma(int64(w.Of)))
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
