@@ -257,19 +257,23 @@ func (r BatchOrder) Numbers(ctx context.Context, dst []uint64) (n Numbers, err e
 // homeShare returns the samples of the rank's share if shares follow homes.
 func (r BatchOrder) homeShare(ctx context.Context, dst []uint64, positions shuffle.Share) (n Numbers, err error) {
 	b := r.batch
-	at, err := r.former(ctx, Positions(positions))
-	if err != nil {
-		return n, err
-	}
+	var at []uint64
 	if b.Bucket > 1 {
-		n.Places = r.epoch.DealHomesAt(at, b.Rank, b.WorldSize, b.Homes)
+		former, err := r.former(ctx, Positions(positions))
+		if err != nil {
+			return n, err
+		}
+		n.Places = r.epoch.DealHomesAt(former, b.Rank, b.WorldSize, b.Homes)
+		for _, place := range n.Places {
+			at = append(at, former[place])
+		}
 	} else {
 		n.Places = r.epoch.DealHomes(positions, b.Rank, b.WorldSize, b.Homes)
+		for _, place := range n.Places {
+			at = append(at, positions.First+uint64(place))
+		}
 	}
-	for i, place := range n.Places { // ascending, so i never exceeds place
-		at[i] = at[place]
-	}
-	n.Numbers, n.Hot, err = r.appendSamples(ctx, dst, at[:len(n.Places)])
+	n.Numbers, n.Hot, err = r.appendSamples(ctx, dst, at)
 	return n, err
 }
 
