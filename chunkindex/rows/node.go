@@ -32,7 +32,7 @@ const (
 // Node is a field of a schema, or the element of a list.
 type Node struct {
 	Name      string   `json:"name,omitempty"`      // name of a field; elements have none
-	Type      string   `json:"type"`                // in Arrow's notation: "int64" or "utf8" for a Fixed or Bytes value, otherwise "struct", "list" or "map"
+	Type      string   `json:"type"`                // Arrow type: such as "int64" or "utf8" for Fixed and Bytes values, otherwise "struct", "list" or "map"
 	Logical   string   `json:"logical,omitempty"`   // logical type in the file, if Arrow's layout of that type differs: "int8" of an "int32"; "": none
 	Arrow     string   `json:"arrow,omitempty"`     // type in Arrow that the file declares, if Type and Logical do not determine it: "large_utf8" of a "utf8"
 	Extension []string `json:"extension,omitempty"` // name and parameters of an extension type of Arrow, whose storage is Arrow; nil: none

@@ -23,7 +23,8 @@ type Importance interface {
 	Open(ctx context.Context, digest, generation string, first []uint64) (*importance.Snapshot, error)
 }
 
-// Selection stores the subsets, lists of bad samples, schedules and cost tables of a dataset, such as *selection.Store.
+// Selection stores the subsets, quarantines, schedules and cost tables of a dataset. *selection.Store
+// implements it.
 type Selection interface {
 	Default(ctx context.Context, generation string) (digest string, err error)
 	OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*selection.Subset, error)

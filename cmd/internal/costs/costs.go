@@ -28,8 +28,8 @@ type Costs struct {
 	Missing uint64 // number of samples with the cost of --missing
 }
 
-// Compute returns the costs by a spec. It reads each chunk once, unless the index alone determines
-// the costs. A sample without a cost has the cost missing; without that, it is an error.
+// Compute returns the costs that a spec defines. It reads each chunk once, or none if the index has
+// all that the spec needs. A sample without a cost gets missing; if missing is nil, that is an error.
 func Compute(ctx context.Context, d location.Dataset, s Spec, missing *uint64, progress func(chunkindex.Progress)) (Costs, error) {
 	c := computer{index: d.Index, spec: s, missing: missing, costs: make([]uint32, d.Index.Samples())}
 	if err := c.describe(); err != nil {
@@ -135,8 +135,8 @@ func failed(ctx context.Context, x *chunkindex.Index, sample uint64, err error) 
 	return fmt.Errorf("sample %s: %w", words.Printable(key), err)
 }
 
-// Read returns the costs of named samples, whose reasons are numbers. A sample that is not named has
-// the cost missing; without that, it is an error.
+// Read returns the costs of named samples, whose reasons are numbers. A sample that is not named gets
+// missing; if missing is nil, that is an error.
 func Read(ctx context.Context, x *chunkindex.Index, named []selection.NamedSample, missing *uint64) (Costs, error) {
 	given := map[string]uint32{} // by key, or by key, tab and shard
 	for _, n := range named {
